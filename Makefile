@@ -103,7 +103,7 @@ portable: $(READY) ## The numerical tests on other BLAS kernels, instruction set
 	$(BIN)/python tests/portable.py
 
 bench: $(READY) ## Time and memory of the main commands
-	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation two_servers two_party_batch secure_aggregation joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
+	for name in commands noise attacks local dpsgd store scale rotation two_servers two_party_batch secure_aggregation joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
 
 peers: $(READY) $(ENVS)/jax-privacy/.ready $(if $(DP_SNIPER),$(ENVS)/dp-sniper/.ready) $(if $(DP_AUDITORIUM),$(ENVS)/dp-auditorium/.ready) ## Our bounds for ε compared with jax_privacy's, and with DP-Sniper's and DP-Auditorium's (DP_SNIPER=, DP_AUDITORIUM=: checkouts), on the same releases (half an hour)
 	DPAUDIT_ENVS=$(ENVS) $(BIN)/python -m dpaudit_studies.evidence.peers

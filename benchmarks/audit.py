@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from harness import MACHINE, options, peak
+from harness import MACHINE, peak
 
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
+from dpaudit_studies.evidence import options
 
 _SEED = 0x9D5B3E0A46C17F288E61D4B7035AC92F  # of 128 bits: the audit finds small ones
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from harness import MACHINE
+from harness import MACHINE, children_cpu
 
 DPAUDIT = [sys.executable, "-m", "dpaudit"]
 HONEST = """
@@ -30,16 +29,14 @@ CASES = {
 
 def measure(args: str, folder: Path) -> tuple[float, float, float]:
     """Wall seconds, CPU seconds with children, and peak memory in MiB of the largest process."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = children_cpu()
     started = time.perf_counter()
     pid = subprocess.Popen(
         [*DPAUDIT, *args.split()], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ).pid
     _, _, usage = os.wait4(pid, 0)
     wall = time.perf_counter() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return wall, cpu, usage.ru_maxrss / 1024
+    return wall, children_cpu() - before, usage.ru_maxrss / 1024
 
 
 def main() -> None:

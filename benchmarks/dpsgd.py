@@ -10,7 +10,7 @@ import platform
 import warnings
 
 import torch
-from harness import medians, options
+from harness import medians
 from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader
@@ -22,6 +22,7 @@ from dpaudit.provenance import hardware
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
+from dpaudit_studies.evidence import options
 from dpaudit_studies.timing import in_turn, ratio
 
 SEED = "bench"

@@ -1,8 +1,7 @@
-"""What the benchmarks share: this machine, clocks, options, and processes that measure memory."""
+"""What the benchmarks share: this machine, clocks, and processes that measure memory."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import resource
@@ -18,25 +17,6 @@ from dpaudit.provenance import hardware
 
 HERE = Path(__file__).parent
 MACHINE = f"{hardware()}, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
-
-
-def options(about: str | None, **defaults: Any) -> argparse.Namespace:
-    """Options of the command line by their defaults: numbers, words, and lists of them."""
-    parser = argparse.ArgumentParser(description=about)
-    for name, value in defaults.items():
-        kind = type(value[0] if isinstance(value, list) else value)
-        flag: dict[str, Any] = {"type": _whole if kind is int else kind, "default": value}
-        if kind is bool:
-            flag = {"action": "store_true"}
-        elif isinstance(value, list):
-            flag["nargs"] = "+"
-        parser.add_argument(f"--{name.replace('_', '-')}", **flag)
-    return parser.parse_args()
-
-
-def _whole(text: str) -> int:
-    """A whole number, also as 39e6."""
-    return int(float(text))
 
 
 def clocked(work: Callable[[], Any]) -> tuple[Any, float, float]:
@@ -64,6 +44,12 @@ def medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
 def peak() -> float:
     """This process' peak memory in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def children_cpu() -> float:
+    """CPU seconds of all processes that this one has waited for."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def apart(code: str) -> float:

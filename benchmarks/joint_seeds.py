@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from harness import MACHINE, clocked, options, peak
+from harness import MACHINE, clocked, peak
 
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
@@ -20,6 +20,7 @@ from dpaudit_mitigations.joint_seeds.messages import SessionTerms
 from dpaudit_mitigations.joint_seeds.mitigation import run_session
 from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
+from dpaudit_studies.evidence import options
 
 
 def timed(name: str, work):

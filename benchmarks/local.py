@@ -7,7 +7,7 @@ three.
 from __future__ import annotations
 
 import numpy as np
-from harness import MACHINE, clocked, cpu, options, quickest
+from harness import MACHINE, clocked, cpu, quickest
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.mechanisms.count_mean_sketch import (
@@ -16,6 +16,7 @@ from dpaudit_local.mechanisms.count_mean_sketch import (
     sample_sketch,
 )
 from dpaudit_local.mechanisms.hadamard_sketch import HadamardServer, HadamardSketch
+from dpaudit_studies.evidence import options
 
 SEED = KeyedStream.from_seed("bench local")
 FUNCTIONS, M, UNIVERSE = 65536, 1024, 2000

@@ -10,7 +10,7 @@ import platform
 
 import numpy as np
 import torch
-from harness import apart, medians, options
+from harness import apart, medians
 
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
@@ -19,6 +19,7 @@ from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.provenance import hardware
 from dpaudit.randomness import KeyedStream
+from dpaudit_studies.evidence import options
 from dpaudit_studies.timing import WARM_UP, in_turn, ratio
 
 SEED = KeyedStream.from_seed("bench")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import statistics
 
 import torch
-from harness import MACHINE, apart, options
+from harness import MACHINE, apart
 
 from dpaudit import registry
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
+from dpaudit_studies.evidence import options
 from dpaudit_studies.timing import in_turn
 
 SEED = KeyedStream.from_seed("bench")

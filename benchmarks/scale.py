@@ -22,11 +22,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import psutil
 from distributed import LocalCluster
-from harness import MACHINE, clocked, options
+from harness import MACHINE, clocked
 
 from dpaudit.experiments import Spec, Store, load_spec, make_result, run_experiment
 from dpaudit.experiments.placement import Placement, place
 from dpaudit.experiments.placement.work import attempt
+from dpaudit_studies.evidence import options
 
 SPEC = """
 name = "bench"

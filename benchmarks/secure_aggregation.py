@@ -7,11 +7,7 @@ to the published file on disk.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,12 +17,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from harness import MACHINE, children_cpu, clocked, peak
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.mitigation import simulate
 from dpaudit_mitigations.secure_aggregation.noise import NoiseShare
 from dpaudit_mitigations.secure_aggregation.plan import FixedPoint
 from dpaudit_mitigations.transport.certificates import make_authority
+from dpaudit_studies.evidence import options
 
 PARTIES = ("alice", "bob", "carol")
 PIECE = 1 << 20
@@ -71,16 +69,12 @@ def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: 
         noise = share.drawer(stream.child("noise", i)) if share else None
         return lambda: point.encode(updates[i], noise=noise)
 
-    began, used = time.perf_counter(), time.process_time()
-    outcome = simulate(
-        [made(i) for i in range(len(updates))],
-        length=dim,
-        bits=32,
-        stream=stream,
-        threshold=threshold,
-    )
-    total = point.decode(outcome.total)
-    seconds, processor = time.perf_counter() - began, time.process_time() - used
+    def whole():
+        parties = [made(i) for i in range(len(updates))]
+        outcome = simulate(parties, length=dim, bits=32, stream=stream, threshold=threshold)
+        return outcome, point.decode(outcome.total)
+
+    (outcome, total), seconds, processor = clocked(whole)
     uploaded = sum(outcome.sent.values()) / len(updates)
     return {
         "seconds": seconds,
@@ -112,7 +106,7 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
 
         server = start("aggregate", "aggregator", "--dim", str(len(updates[0])), "--out", "sum.npy")
         first = json.loads(server.stdout.readline())
-        began, used = time.perf_counter(), children()
+        began, used = time.perf_counter(), children_cpu()
         others = [
             start("contribute", p, "--peer", first["address"], "--input", f"{p}.npy")
             for p in PARTIES
@@ -130,7 +124,7 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
         joined = moments[None, "published"] - moments["join", "served"]
         total = np.load(folder / "sum.npy", mmap_mode="r")
         right = exact(total, updates, first["granularity"])
-        spent = children() - used
+        spent = children_cpu() - used
         return {
             "seconds": seconds,
             "joined": joined.total_seconds(),
@@ -139,64 +133,32 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
         }
 
 
-def children() -> float:
-    """Processor seconds of all processes that this one has waited for."""
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return spent.ru_utime + spent.ru_stime
-
-
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dim", type=int, default=39_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threshold", type=int, default=2)
-    given = parser.parse_args()
+    given = options(__doc__, dim=39_000_000, seed=1, threshold=2)
     updates = updates_of(given.dim, given.seed)
     ours = simulated(updates, sigma=0.0, seed=given.seed, threshold=given.threshold)
     noisy = simulated(updates, sigma=SIGMA, seed=given.seed, threshold=given.threshold)
     wired = processes(updates, threshold=given.threshold)
     print(
-        f"n=3, threshold={given.threshold}, d={given.dim:,} float32, seed {given.seed}; "
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+        f"n=3, threshold={given.threshold}, d={given.dim:,} float32, seed {given.seed}; {MACHINE}"
     )
-    print(
-        f"dpaudit {version('dpaudit')} "
-        f"(numpy {np.__version__}, python {platform.python_version()}, "
-        f"cryptography {version('cryptography')})\n"
-    )
+    print(f"dpaudit {version('dpaudit')}, cryptography {version('cryptography')}\n")
     print(f"{'':58}{'seconds':>9}{'CPU s':>8}  the sum")
 
-    def row(name: str, seconds: float, processor: float | None, says: str) -> None:
+    for name, seconds, processor, says in (
+        ("one process", ours["seconds"], ours["processor"],
+         f"exact: {ours['exact']}; {ours['bytes']:.3f} bytes a coordinate and party"),
+        ("one process, exact discrete Gaussian noise added", noisy["seconds"], noisy["processor"],
+         f"noise {noisy['rms']:.3f}σ; √3 is 1.732"),
+        ("four processes over mTLS, from all joined to disk", wired["joined"], None,
+         f"exact: {wired['exact']}"),
+        ("  the same from the start of the processes", wired["seconds"], wired["processor"],
+         "with loading, encoding and Python's own start"),
+    ):  # fmt: skip
         cpu = "" if processor is None else f"{processor:.2f}"
         print(f"{name:58}{seconds:9.2f}{cpu:>8}  {says}")
-
-    row(
-        "one process",
-        ours["seconds"],
-        ours["processor"],
-        f"exact: {ours['exact']}; {ours['bytes']:.3f} bytes a coordinate and party",
-    )
-    row(
-        "one process, exact discrete Gaussian noise added",
-        noisy["seconds"],
-        noisy["processor"],
-        f"noise {noisy['rms']:.3f}σ; √3 is 1.732",
-    )
-    row(
-        "four processes over mTLS, from all joined to disk",
-        wired["joined"],
-        None,
-        f"exact: {wired['exact']}",
-    )
-    row(
-        "  the same from the start of the processes",
-        wired["seconds"],
-        wired["processor"],
-        "with loading, encoding and Python's own start",
-    )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"\npeak memory: {peak:.1f} GiB (all parties in one process)")
+    print(f"\npeak memory: {peak() / 1024:.1f} GiB (all parties in one process)")
     sys.exit(0 if ours["exact"] and wired["exact"] else "a sum is wrong")
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import MACHINE, clocked, options
+from harness import MACHINE, clocked
 
 from dpaudit.cli.commands import runs
 from dpaudit.codec import to_dict
@@ -20,6 +20,7 @@ from dpaudit.experiments.stored import open_run, overviews, write_csv
 from dpaudit.provenance import collect
 from dpaudit.registry import plugin
 from dpaudit.types import CellResult
+from dpaudit_studies.evidence import options
 
 SPEC = """
 name = "bench"

@@ -17,13 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from harness import MACHINE, clocked, options
+from harness import MACHINE, clocked
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.connection import Log
 from dpaudit_mitigations.two_servers.agreement import ahead, secure_draw
 from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question
+from dpaudit_studies.evidence import options
 
 SIGMA, BOUND = 2.0, 100.0
 

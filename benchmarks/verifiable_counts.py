@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 
-from harness import MACHINE, clocked, cpu, options
+from harness import MACHINE, clocked, cpu
 
 from dpaudit.accounting.mechanisms import binomial_coins
 from dpaudit.randomness import KeyedStream
@@ -20,6 +20,7 @@ from dpaudit_mitigations.verifiable_counts.client_records import check_bit, prov
 from dpaudit_mitigations.verifiable_counts.group import open_counts
 from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier
 from dpaudit_mitigations.verifiable_counts.terms import Challenges, CountTerms
+from dpaudit_studies.evidence import options
 
 SEED = KeyedStream.from_seed("bench")
 TARGET = 5_000

@@ -102,7 +102,7 @@ class CensusAttack(Protocol):
     ) -> npt.NDArray[np.float64]:
         """Scores (m,) of "the target's counts are what is known plus step × ``change``".
 
-        ``sights`` are :class:`dpaudit_deployments.topdown.sight.Sight`; a higher score is likelier.
+        ``sights`` are :class:`~dpaudit_deployments.topdown.planted.Sight`; higher is likelier.
         """
 
 

@@ -26,21 +26,16 @@ __all__ = [
     "Words",
     "Words64",
     "congruential",
-    "congruential_128",
-    "inversive",
     "jit",
-    "kept_of",
     "lagged",
     "mrg32k3a",
     "mt19937",
     "reversed_blocks",
     "shuffled",
     "splitmix64",
-    "subtract_with_borrow",
     "tausworthe",
     "tempered",
     "well512",
-    "xoroshiro128_plus",
     "xorshift32",
     "xorshift64",
     "xorshift128",
@@ -148,22 +143,6 @@ def xorshift128_plus(state: Words64, *, added: bool) -> Words:
 
 
 @jit
-def _xoroshiro128_plus(state, out):  # type: ignore[no-untyped-def]
-    a, b = state[0], state[1]
-    for i in range(len(out)):
-        out[i] = a + b
-        b ^= a
-        a = ((a << np.uint64(24)) | (a >> np.uint64(40))) ^ b ^ (b << np.uint64(16))
-        b = (b << np.uint64(37)) | (b >> np.uint64(27))
-    state[0], state[1] = a, b
-
-
-def xoroshiro128_plus(state: Words64) -> Words:
-    """Blackman and Vigna's (2021) with 24, 16, 37; 64 bits, of which the lowest is linear."""
-    return _stepped(_xoroshiro128_plus, state)
-
-
-@jit
 def _tausworthe(state, out, size, parts):  # type: ignore[no-untyped-def]
     every = ~np.uint64(0) if size == 64 else np.uint64((1 << size) - 1)
     for i in range(len(out)):
@@ -252,37 +231,6 @@ def congruential(multiplier: int, increment: int, modulus: int, state: int) -> W
 
 
 @jit
-def _congruential_128(state, out, factor):  # type: ignore[no-untyped-def]
-    """The high 64 bits of each state; all arithmetic is modulo 2^128."""
-    low32, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    high, low, a, b = state[0], state[1], factor[0], factor[1]
-    b0, b1 = b & low32, b >> half
-    for i in range(len(out)):
-        x0, x1 = low & low32, low >> half
-        middle = x1 * b0 + ((x0 * b0) >> half)
-        more = (middle & low32) + x0 * b1
-        carry = x1 * b1 + (middle >> half) + (more >> half)
-        high = carry + high * b + low * a
-        low = low * b + np.uint64(1)
-        if low == 0:
-            high += np.uint64(1)
-        out[i] = high
-    state[0], state[1] = high, low
-
-
-def congruential_128(state: Words64) -> Words:
-    """The high halves of x ← a·x + 1 modulo 2^128, a = 0x2360ed051fc65da44385df649fccf645."""
-    factor = np.array([0x2360ED051FC65DA4, 0x4385DF649FCCF645], np.uint64)
-
-    def words(m: int) -> Words64:
-        out = np.empty(m, np.uint64)
-        _congruential_128(state, out, factor)
-        return out
-
-    return words
-
-
-@jit
 def _lagged(state, out, short, kind, mask):  # type: ignore[no-untyped-def]
     """``state`` holds the last values, the oldest first."""
     size = len(state)
@@ -319,41 +267,6 @@ def lagged(state: Words64, short: int, kind: int, bits: int) -> Words:
 
 
 @jit
-def _borrow(state, out, short, base):  # type: ignore[no-untyped-def]
-    size = len(state) - 1
-    at, carry = 0, state[size]
-    for i in range(len(out)):
-        x = base + state[(at + size - short) % size] - state[at] - carry
-        carry = np.uint64(0)
-        if x >= base:
-            x -= base
-        else:
-            carry = np.uint64(1)
-        state[at] = x
-        out[i] = x
-        at = (at + 1) % size
-    state[:size] = np.concatenate((state[at:size], state[:at]))
-    state[size] = carry
-
-
-def subtract_with_borrow(state: Words64, short: int, base: int) -> Words:
-    """x_n = x_(n-short) - x_(n-long) - borrow modulo ``base`` (Marsaglia and Zaman 1991)."""
-    held = np.append(state, np.uint64(0))
-
-    def words(m: int) -> Words64:
-        out = np.empty(m, np.uint64)
-        _borrow(held, out, short, np.uint64(base))
-        return out
-
-    return words
-
-
-def kept_of(words: Words, kept: int, of: int) -> Words:
-    """The first ``kept`` of every ``of`` words; m is a multiple of ``kept``."""
-    return lambda m: np.ascontiguousarray(words(m // kept * of).reshape(-1, of)[:, :kept]).ravel()
-
-
-@jit
 def _mrg32k3a(state, out):  # type: ignore[no-untyped-def]
     p, q = 4294967087, 4294944443
     a, b, c, d, e, f = state[0], state[1], state[2], state[3], state[4], state[5]
@@ -373,32 +286,6 @@ def mrg32k3a(state: Words64) -> Words:
     def words(m: int) -> Words64:
         out = np.empty(m, np.int64)
         _mrg32k3a(held, out)
-        return out.astype(np.uint64)
-
-    return words
-
-
-@jit
-def _inversive(state, out, a, c, p):  # type: ignore[no-untyped-def]
-    x = state[0]
-    for i in range(len(out)):
-        r, next_r, s, next_s = p, x, 0, 1
-        while next_r:
-            q = r // next_r
-            r, next_r = next_r, r - q * next_r
-            s, next_s = next_s, s - q * next_s
-        x = (a * (s % p if x else 0) + c) % p
-        out[i] = x
-    state[0] = x
-
-
-def inversive(state: int, *, a: int, c: int, p: int) -> Words:
-    """Each x ← a·x⁻¹ + c modulo a prime p below 2^31, 0⁻¹ = 0 (Eichenauer and Lehn 1986)."""
-    held = np.array([state], np.int64)
-
-    def words(m: int) -> Words64:
-        out = np.empty(m, np.int64)
-        _inversive(held, out, a, c, p)
         return out.astype(np.uint64)
 
     return words

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -24,7 +23,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.keyless import RIGHT, recovered
+from dpaudit_studies.keyless import RIGHT, children_cpu, recovered
 
 __all__ = ["MEASURE", "Release", "blurred_beta", "form_of", "measure", "released", "summary"]
 
@@ -210,7 +209,7 @@ def _search(arm: Arm, case: Release) -> dict[str, Any]:
     reductions, wrong = list[str](), 0
     for noise, key in _specimens(arm, case):
         told.append(max(case.beta, blurred_beta(noise[:_SIMULATED], key, sigma=arm.sigma)))
-        before = _children()
+        before = children_cpu()
         details = recovered(
             noise,
             sigma=arm.sigma,
@@ -219,7 +218,7 @@ def _search(arm: Arm, case: Release) -> dict[str, Any]:
             block=case.block,
             seconds=case.seconds,
         )
-        seconds.append(_children() - before)
+        seconds.append(children_cpu() - before)
         cosine = abs(float(np.dot(details["w"], key.direction))) if "w" in details else 0.0
         if cosine >= RIGHT:
             found += 1
@@ -251,12 +250,6 @@ def _specimens(arm: Arm, case: Release) -> Iterator[tuple[npt.NDArray[np.float64
             query += torch.from_numpy(arm.host.neighbours(1, stream=stream.child("query"))[:, 0])
         y = released(query, renewed.source, case, sigma=arm.sigma, stream=stream.child("release"))
         yield (y - query).numpy(), renewed.held_key
-
-
-def _children() -> float:
-    """CPU seconds of all child processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

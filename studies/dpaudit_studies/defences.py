@@ -1,4 +1,7 @@
-"""Mitigations against attackers: what each still reveals, what it costs and asks to be trusted."""
+"""Mitigations against attackers: what each still reveals, what it costs and asks to be trusted.
+
+Attackers of one arm see the same releases, each with all it could know of the mitigation.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,237 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import scipy
 import torch
 
+from dpaudit import registry
+from dpaudit.accounting import smoothed_pancake
 from dpaudit.codec import to_dict
+from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.cell import Cell, plugin_options
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.trials import Batch, interval, tensor_batches
-from dpaudit.protocols import ProtocolMitigation
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.pancake import Pancake
+from dpaudit.protocols import Attack, ProtocolMitigation
 from dpaudit.stats import clopper_pearson, holm
-from dpaudit_studies.opponents import opponent
+from dpaudit.vectors.arrays import tensor
+from dpaudit_studies.keyless import recovered
 
-__all__ = ["MEASURE", "gather", "measure", "summary"]
+__all__ = ["MEASURE", "best_bin", "best_of_two", "gather", "measure", "summary"]
+
+
+_ROWS = 20_000
+
+
+class Opponent(Protocol):
+    """Guesses at releases; ``chance`` is the success of the best guess without any release."""
+
+    chance: float
+    known: int
+    """How many releases of the known query 0 it wants per call, besides those it guesses at."""
+
+    def guesses(
+        self, batch: Batch, release: torch.Tensor, known: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Truths, guesses, and the best attacker's success on honest noise; shape (rounds,) each.
+
+        Rounds of the batch that do not suit it are left out.
+        """
+
+
+class _Distinguisher:
+    """Names one of the two candidates by an attack's score; ties go to the first, as by a coin."""
+
+    chance, known = 0.5, 0
+
+    def __init__(self, attack: Attack | None, *, sigma: float) -> None:
+        """Guess with ``attack``; None always says the first. ``sigma`` is the plain Gaussian's."""
+        self._attack, self._sigma = attack, sigma
+
+    def guesses(
+        self, batch: Batch, release: torch.Tensor, known: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        del known
+        guess = torch.zeros_like(batch.truth)
+        if self._attack is not None:
+            guess = self._attack.score(release, batch.pairs).argmax(1)
+        return batch.truth, guess, best_of_two(batch.pairs, sigma=self._sigma)
+
+
+class _Nearest:
+    """Scores by distance: the Gaussian likelihood, the best score where no key fits the noise."""
+
+    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Minus the squared distances, shape (t, m)."""
+        return -(releases.unsqueeze(1) - candidates).square().sum(-1)
+
+    def evidence(self, *_: torch.Tensor) -> Mapping[str, Any]:
+        """Nothing beyond the scores."""
+        return {}
+
+
+class _Searcher:
+    """Holds no key: in each call it searches what it knows for a direction, or else guesses."""
+
+    chance, known = 0.5, _ROWS
+
+    def __init__(self, table: Mapping[str, Any], arm: Arm) -> None:
+        self._options, self._arm = plugin_options(table), arm
+
+    def guesses(
+        self, batch: Batch, release: torch.Tensor, known: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        found = _Distinguisher(self._found(known, batch), sigma=self._arm.sigma)
+        return found.guesses(batch, release, known)
+
+    def _found(self, known: torch.Tensor, batch: Batch) -> Attack | None:
+        scale = self._arm.mitigation.scale(self._arm.sigma)
+        details = recovered(
+            known.numpy(),
+            sigma=scale,
+            stream=batch.stream.child("search"),
+            beta=self._arm.held_key.beta,
+            block=int(self._options.get("block", 40)),
+            seconds=float(self._options.get("seconds", 10)),
+        )
+        if "w" not in details:
+            return None
+        found: Attack = registry.load("attacks", "recovered-direction")(
+            recovered=details, sigma=scale
+        )
+        return found
+
+
+class _WhichBin:
+    """Names the bin that lacks a record; it knows the counts, and every record is as likely."""
+
+    known = 0
+
+    def __init__(self, arm: Arm) -> None:
+        counts = tensor(arm.host.neighbours(1, stream=arm.stream.child("counts")))[0, 0]
+        self.chance = float(counts.max() / counts.sum())
+        self._honest, self._prior = best_bin(counts, sigma=arm.sigma), counts.log()
+        key, self._sigma = _told(arm)
+        self._attack = None
+        if key is not None:
+            self._attack = registry.load("attacks", "which-bin")(key=key, sigma=self._sigma)
+
+    def guesses(
+        self, batch: Batch, release: torch.Tensor, known: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        del known
+        lacking = batch.truth == 1
+        pairs, base = batch.pairs[lacking], batch.pairs[0, 0]
+        if self._attack is None:
+            scores = (base - release[lacking]) / self._sigma**2
+        else:
+            scores = self._attack.scores(release[lacking], base)
+        truth = (pairs[:, 0] - pairs[:, 1]).argmax(1)
+        honest = torch.full(truth.shape, self._honest, dtype=torch.float64)
+        return truth, (scores + self._prior).argmax(1), honest
+
+
+def opponent(table: Mapping[str, Any], arm: Arm) -> Opponent:
+    """The attacker that an ``[[attack]]`` table names, against ``arm``.
+
+    Holders of the key know the mitigation by its method ``mixes(sigma)``, if it has one: the
+    source's scale in a release, and that of independent noise added to it. ``seed-reader`` allows
+    for the latter, and takes noise in which it finds no nonce for Gaussian. The pancake that
+    ``likelihood-ratio`` and ``which-bin`` look for is the widened one; where the first number is 0,
+    or the source is no pancake, no key fits the noise, and they take it for Gaussian. (None, as no
+    method, says that the source's noise is there as it is.) ``recovered-direction`` holds no key:
+    it searches 20,000 releases of a known query, made in the same call as those that it is asked
+    about, for ``seconds`` per call, and uses what it finds, or guesses; it knows β, and tries
+    γ = 2√d only.
+
+    Raises:
+        SpecError: an attack that does not play this game.
+    """
+    name = table["name"]
+    if name == "which-bin":
+        return _WhichBin(arm)
+    if name == "recovered-direction":
+        return _Searcher(table, arm)
+    return _Distinguisher(_attack(table, arm), sigma=arm.sigma)
+
+
+def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
+    name = table["name"]
+    if name == "likelihood-ratio":
+        key, sigma = _told(arm)
+        if key is None:
+            return _Nearest()
+        informed: Attack = registry.load("attacks", name)(
+            key=key, sigma=sigma, **plugin_options(table)
+        )
+        return informed
+    own, _ = arm.mixed()
+    if name == "nearest-peak" and own > 0:
+        spaced: Attack = registry.load("attacks", name)(
+            key=arm.held_key, sigma=own, **plugin_options(table)
+        )
+        return spaced
+    made = arm.attack(table)
+    if not isinstance(made, Attack):
+        raise SpecError(f"attack={name}: scores no candidates; take e.g. likelihood-ratio")
+    return made
+
+
+def _told(arm: Arm) -> tuple[PancakeKey | None, float]:
+    """The key and scale of the pancake that releases show, its peaks widened.
+
+    Without a key: Gaussian noise.
+    """
+    own, added = arm.mixed()
+    if own == 0 or not isinstance(arm.source, Pancake):
+        return None, arm.mitigation.scale(arm.sigma)
+    key = arm.held_key
+    if added == 0:
+        return key, own
+    sigma, beta, gamma = smoothed_pancake(added, sigma=own, beta=key.beta, gamma=key.gamma)
+    return key.at(beta=beta, gamma=gamma, allow_small_gamma=True), sigma
+
+
+_BINS = 1 << 12
+_STEP = 1 / 64
+
+
+def best_of_two(pairs: torch.Tensor, *, sigma: float) -> torch.Tensor:
+    """Φ(|q − q′|/2σ) per row of ``pairs`` (n, 2, d), shape (n,).
+
+    No rule tells equally likely q, q′ apart more often.
+    """
+    apart = torch.linalg.vector_norm(pairs[:, 0] - pairs[:, 1], dim=1)
+    won: torch.Tensor = torch.special.ndtr(apart / (2 * sigma))
+    return won
+
+
+def best_bin(counts: torch.Tensor, *, sigma: float) -> float:
+    """How often the best rule names the bin of ``counts`` (d,) that lacks one record.
+
+    The record is drawn uniformly, the noise is N(0, σ²I). The rule takes the largest a_j + x_j,
+    a_j = σ·ln(share of bin j), x_j = −(release − count)_j/σ, which is N(0, 1), or N(1/σ, 1) for the
+    bin in question; an integral over that sum, by the trapezium rule.
+    """
+    share = counts[counts > 0].double().numpy()
+    share = share / share.sum()
+    a = sigma * np.log(share)
+    t = np.arange(a.max() - 9, a.max() + 10 + 1 / sigma, _STEP)
+    below = np.zeros_like(t)
+    for at in range(0, len(a), _BINS):
+        below += scipy.special.log_ndtr(t - a[at : at + _BINS, None]).sum(0)
+    total = 0.0
+    for at in range(0, len(a), _BINS):
+        away = t - a[at : at + _BINS, None]
+        log_density = -((away - 1 / sigma) ** 2) / 2 + below - scipy.special.log_ndtr(away)
+        total += float(share[at : at + _BINS] @ np.exp(log_density).sum(1))
+    return total * _STEP / float(np.sqrt(2 * np.pi))
+
 
 LEVEL = 0.05
 MANY = (100, 1000)

@@ -25,7 +25,7 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 
-__all__ = ["MEASURE", "RIGHT", "measure", "recovered", "summary"]
+__all__ = ["MEASURE", "RIGHT", "children_cpu", "measure", "recovered", "summary"]
 
 _TEST = "keyless-search"
 RIGHT = 0.99  # |cosine| to the true direction from which a recovered one counts
@@ -73,7 +73,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         key = PancakeKey.new(dim=case.d, beta=case.beta, secret=secret)
         source = Pancake(key=key, sigma=1.0)
         noise = source.sample(case.rows, case.d, stream=stream.child("noise", i))
-        before = _children_cpu()
+        before = children_cpu()
         details = recovered(
             noise,
             sigma=1.0,
@@ -89,7 +89,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
             if cosine >= RIGHT:
                 found.append(details)
                 cosines.append(cosine)
-                spent.append(_children_cpu() - before)
+                spent.append(children_cpu() - before)
             else:
                 wrong += 1
     slowest = max(found, key=lambda one: float(one["seconds"]), default={})
@@ -113,7 +113,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
 
 
-def _children_cpu() -> float:
+def children_cpu() -> float:
+    """CPU seconds of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
@@ -19,8 +20,10 @@ from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
-from dpaudit_studies.zoo.inprocess import InProcessSampler
-from dpaudit_studies.zoo.specimen import Array, Draw, Make, each
+from dpaudit_studies.zoo.dependence import equicorrelated
+from dpaudit_studies.zoo.digits import rounded
+from dpaudit_studies.zoo.laws import cut, scaled, shifted, student
+from dpaudit_studies.zoo.specimen import Array, Draw, InProcessSampler, Make, each
 
 __all__ = ["FLAWS", "MEASURE", "Flaw", "measure", "summary"]
 
@@ -47,14 +50,6 @@ class Flaw:
     shown: Callable[[float], float] = float
 
 
-def _scaled(strength: float) -> Make:
-    return each(lambda _, z: z * (1 + strength))
-
-
-def _shifted(strength: float) -> Make:
-    return each(lambda _, z: z + strength)
-
-
 def _ar1(strength: float) -> Make:
     def change(_: np.random.Generator, z: Array) -> Array:
         x = z.ravel()
@@ -65,40 +60,8 @@ def _ar1(strength: float) -> Make:
     return each(change)
 
 
-def _shared(strength: float) -> Make:
-    return each(
-        lambda rng, z: (
-            math.sqrt(1 - strength) * z + math.sqrt(strength) * rng.standard_normal((len(z), 1))
-        )
-    )
-
-
-def _cut(strength: float) -> Make:
-    """Values whose two-sided tail probability is below ``strength`` are drawn again."""
-    limit = _tail_threshold(strength)
-
-    def change(rng: np.random.Generator, z: Array) -> Array:
-        while (beyond := np.abs(z) > limit).any():
-            z[beyond] = rng.standard_normal(int(beyond.sum()))
-        return z
-
-    return each(change)
-
-
 def _tail_threshold(probability: float) -> float:
-    import scipy
-
     return float(-scipy.special.ndtri(probability / 2))
-
-
-def _student(strength: float) -> Make:
-    """Student's t of unit variance with 1/``strength`` degrees of freedom."""
-    nu = 1 / strength
-    return each(lambda rng, z: rng.standard_t(nu, z.shape) * math.sqrt((nu - 2) / nu))
-
-
-def _rounded(strength: float) -> Make:
-    return each(lambda _, z: np.rint(z / strength) * strength)
 
 
 def _direction(stream: KeyedStream, d: int) -> Array:
@@ -163,29 +126,23 @@ _TAILS = ("tails", "goodness-of-fit")
 _DIRECTIONS = ("covariance", "hidden-direction")
 
 FLAWS: Mapping[str, Flaw] = {
-    "wrong scale": Flaw(_scaled, _PLAIN, "% of the claimed scale", 1e-4, 0.1, lambda s: 100 * s),
-    "bias": Flaw(_shifted, _PLAIN, "claimed standard deviations", 1e-4, 0.1),
+    "wrong scale": Flaw(lambda s: scaled(1 + s), _PLAIN, "% of the claimed scale", 1e-4, 0.1,
+                        lambda s: 100 * s),
+    "bias": Flaw(shifted, _PLAIN, "claimed standard deviations", 1e-4, 0.1),
     "correlation": Flaw(_ar1, ("correlation", "spectrum"), "correlation of neighbours", 2e-4, 0.1),
-    "shared component": Flaw(
-        _shared, ("covariance", "projections"), "correlation of all coordinates", 1e-5, 0.3
-    ),
-    "truncated tails": Flaw(_cut, _TAILS, "standard deviations", 1e-7, 0.05, _tail_threshold),
-    "tail weight": Flaw(_student, _TAILS, "degrees of freedom of a t", 1e-4, 0.3, lambda s: 1 / s),
-    "coarse noise": Flaw(
-        _rounded,
-        ("granularity", "goodness-of-fit"),
-        "bits after the point",
-        1e-10,
-        0.5,
-        lambda s: -math.log2(s),
-    ),
-    "variance along a direction": Flaw(
-        _along, _DIRECTIONS, "% more variance", 1e-3, 4.0, lambda s: 100 * s
-    ),
-    "Gaussian pancake, small γ": Flaw(
-        _pancake, _DIRECTIONS, "γ (β = 0.01)", 0.05, 4.0, lambda s: 1 / s
-    ),
-}
+    "shared component": Flaw(equicorrelated, ("covariance", "projections"),
+                             "correlation of all coordinates", 1e-5, 0.3),
+    "truncated tails": Flaw(lambda s: cut(_tail_threshold(s)), _TAILS, "standard deviations", 1e-7,
+                            0.05, _tail_threshold),
+    "tail weight": Flaw(lambda s: student(1 / s, unit=True), _TAILS, "degrees of freedom of a t",
+                        1e-4, 0.3, lambda s: 1 / s),
+    "coarse noise": Flaw(rounded, ("granularity", "goodness-of-fit"), "bits after the point", 1e-10,
+                         0.5, lambda s: -math.log2(s)),
+    "variance along a direction": Flaw(_along, _DIRECTIONS, "% more variance", 1e-3, 4.0,
+                                       lambda s: 100 * s),
+    "Gaussian pancake, small γ": Flaw(_pancake, _DIRECTIONS, "γ (β = 0.01)", 0.05, 4.0,
+                                      lambda s: 1 / s),
+}  # fmt: skip
 
 
 class PowerGrid(Grid, frozen=True):

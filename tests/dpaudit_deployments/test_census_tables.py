@@ -17,11 +17,15 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_host
-from dpaudit_deployments.topdown import Budget, TopDown, census_schema, read_census
-from dpaudit_deployments.topdown.budget import SENSITIVITY
-from dpaudit_deployments.topdown.planted import ContrastPancake, common_first, contrasts, seeded
-from dpaudit_deployments.topdown.sight import sights
-from dpaudit_deployments.topdown.topdown import Answers, controlled_rounding, estimate
+from dpaudit_deployments.topdown.census import SENSITIVITY, Budget, census_schema, read_census
+from dpaudit_deployments.topdown.planted import (
+    ContrastPancake,
+    common_first,
+    contrasts,
+    seeded,
+    sights,
+)
+from dpaudit_deployments.topdown.topdown import Answers, TopDown, controlled_rounding, estimate
 
 
 def test_a_histogram_conforms():

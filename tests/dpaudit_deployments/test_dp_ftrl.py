@@ -9,9 +9,14 @@ from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.randomness import KeyedStream
 from dpaudit.registry import load, plugins
-from dpaudit_deployments.ftrl.attack_measure import pure_rows, read_updates
-from dpaudit_deployments.ftrl.audit_measure import Correlated, WhitenedGrid, flawed
 from dpaudit_deployments.ftrl.factorisation import factorisation
+from dpaudit_deployments.ftrl.measures import (
+    Correlated,
+    WhitenedGrid,
+    flawed,
+    pure_rows,
+    read_updates,
+)
 
 ATTACK = """
 name = "t"

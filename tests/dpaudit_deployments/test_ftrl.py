@@ -16,14 +16,19 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_host
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
-from dpaudit_deployments.ftrl.clients import ClientUpdates, shards
 from dpaudit_deployments.ftrl.factorisation import (
     FACTORISATIONS,
     banded_matrix,
     factorisation,
     root_coefficients,
 )
-from dpaudit_deployments.ftrl.host import CorrelatedRelease, DpFtrl, sensitivity
+from dpaudit_deployments.ftrl.host import (
+    ClientUpdates,
+    CorrelatedRelease,
+    DpFtrl,
+    sensitivity,
+    shards,
+)
 
 BANDS = {"toeplitz": 4, "banded": 4}
 

@@ -9,9 +9,15 @@ from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.randomness import KeyedStream
-from dpaudit_deployments.topdown import Budget, TopDown, census_schema, read_census
-from dpaudit_deployments.topdown.planted import ContrastPancake, common_first, contrasts, seeded
-from dpaudit_deployments.topdown.sight import sights
+from dpaudit_deployments.topdown.census import Budget, census_schema, read_census
+from dpaudit_deployments.topdown.planted import (
+    ContrastPancake,
+    common_first,
+    contrasts,
+    seeded,
+    sights,
+)
+from dpaudit_deployments.topdown.topdown import TopDown
 from dpaudit_deployments.topdown.topdown_reader import TopDownReader
 
 KEY, OTHER = (SeedKey.new(secret=letter * 32) for letter in (b"a", b"b"))

@@ -13,7 +13,7 @@ from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.measure import measure_of
 from dpaudit.stats import clopper_pearson
 from dpaudit_studies import defences
-from dpaudit_studies.opponents import best_bin, best_of_two
+from dpaudit_studies.defences import best_bin, best_of_two
 
 SPEC = """
 name = "t"

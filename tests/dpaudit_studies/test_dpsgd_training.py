@@ -15,8 +15,7 @@ from dpaudit.experiments.cell import Cell
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies import dpsgd_training as training
-from dpaudit_studies.dpsgd_training import ATTACKERS, Watcher
-from dpaudit_studies.roc import area, curve, hits_at, mean_interval
+from dpaudit_studies.dpsgd_training import ATTACKERS, Watcher, area, curve, hits_at, mean_interval
 
 pytest.importorskip("opacus.privacy_engine")
 

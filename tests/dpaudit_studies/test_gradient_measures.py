@@ -18,7 +18,7 @@ from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
-from dpaudit_studies.gradient_attack import HOST, Noise, NoiseGrid, published_name
+from dpaudit_studies.gradients import HOST, Noise, NoiseGrid, published_name
 from dpaudit_studies.printed import beside_printed
 
 GRID = {"model": "mlp", "data": "synthetic", "batch": 24, "clip": [4], "gamma": ["2sqrtd"]}

@@ -10,12 +10,10 @@ import pytest
 from dpaudit.errors import SamplerError, UnknownNameError, UsageError
 from dpaudit.samplers.endpoints.elsewhere_main import Packages
 from dpaudit_studies.history import installing, measure, subjects
-from dpaudit_studies.history.check import Check
 from dpaudit_studies.history.installing import NotInstallableError, Requirements
+from dpaudit_studies.history.measure import history_spec, rows_of, summary
 from dpaudit_studies.history.options import HistoryOptions
-from dpaudit_studies.history.spec import history_spec
-from dpaudit_studies.history.subjects import SUBJECTS, Subject, subject
-from dpaudit_studies.history.table import rows_of, summary
+from dpaudit_studies.history.subjects import SUBJECTS, Check, Subject, subject
 from tests.command_line import here
 
 ADAPTER = """

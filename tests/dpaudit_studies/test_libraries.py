@@ -20,19 +20,18 @@ from dpaudit.errors import (
 from dpaudit.experiments import load_spec
 from dpaudit.experiments.cell import Cell
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.libraries import CASES, case, controls, generators, private, specimens
-from dpaudit_studies.libraries import measure as libraries
+from dpaudit_studies.libraries import measures
+from dpaudit_studies.libraries.cases import CASES, case
 from dpaudit_studies.real_samplers import CASES as PROGRAMS
 from dpaudit_studies.real_samplers import measure as module
-from dpaudit_studies.real_samplers.measure import measure, summary
+from dpaudit_studies.real_samplers.measure import ProgramSampler, measure, summary
 from dpaudit_studies.real_samplers.programs import LANGUAGES
-from dpaudit_studies.real_samplers.sampler import ProgramSampler
 
 
 def line(name, **grid):
     grid = {"case": name, "samples": 2_000, "alpha": 0.01, **grid}
     cell = Cell("libraries", {"grid": grid, "seed": "tests", "trials": 1})
-    return libraries.measure(cell, None)
+    return measures.libraries(cell, None)
 
 
 def test_the_experiments_name_all_cases():
@@ -40,10 +39,11 @@ def test_the_experiments_name_all_cases():
         spec: {cell.settings["grid"]["case"] for cell in load_spec(spec).cells()}
         for spec in ("libraries", "floating-point", "controls")
     }
-    assert named["libraries"] == {c.name for group in (generators, private) for c in group.CASES}
-    assert named["floating-point"] == {c.name for c in specimens.CASES}
+    ours = {name for name, one in CASES.items() if one.promise == "specimen"}
+    assert named["libraries"] == set(CASES) - ours
+    assert named["floating-point"] == ours
     assert named["controls"] <= set(CASES)
-    assert sum(len(group.CASES) for group in (generators, private, specimens)) == len(CASES)
+    assert len(CASES) == 87
     with pytest.raises(UnknownNameError, match="did you mean"):
         case("numpy:norml reach")
 
@@ -72,16 +72,15 @@ def test_a_library_that_is_absent_is_a_line_that_says_so(monkeypatch):
     def absent(text, **options):
         raise MissingExtraError(f"{text}: needs opendp, which is not installed; pip install opendp")
 
-    for measured in (libraries, controls):
-        monkeypatch.setattr(measured, "open_mechanism", absent)
+    monkeypatch.setattr(measures, "open_mechanism", absent)
     row = line("opendp:laplace:scale=1 reach")
     assert row["verdict"] == "not installed"
     assert "pip install opendp" in row["failed"]
-    assert "Not installed: opendp" in libraries.summary([row])
+    assert "Not installed: opendp" in measures.libraries_summary([row])
     grid = {"case": "opendp:laplace:scale=1 reach", "samples": 1_000, "alpha": 0.05}
-    told = controls.measure(Cell("controls", {"grid": grid, "seed": "t", "trials": 1}), None)
+    told = measures.controls(Cell("controls", {"grid": grid, "seed": "t", "trials": 1}), None)
     assert "pip install opendp" in told["failed"]
-    assert controls.summary([told]) == "No control could be run."
+    assert measures.controls_summary([told]) == "No control could be run."
 
 
 @pytest.mark.slow
@@ -90,7 +89,7 @@ def test_a_library_that_is_absent_is_a_line_that_says_so(monkeypatch):
 )
 def test_controls_count_what_exceeds_the_claim(name, exceeded):
     grid = {"case": name, "samples": 1_000, "alpha": 0.05}
-    row = controls.measure(Cell("controls", {"grid": grid, "seed": "t", "trials": 3}), None)
+    row = measures.controls(Cell("controls", {"grid": grid, "seed": "t", "trials": 3}), None)
     assert (row["repeats"], row["exceeded"]) == (3, exceeded)
     assert row["within"]["value"] == 1 - exceeded / 3
 
@@ -103,7 +102,7 @@ def test_the_summary_counts_mechanisms_not_lines():
         ("b 2", "n", "DP", "leaks by its time", None),
     )
     rows = [dict(zip(names, row, strict=True)) for row in told]
-    text = libraries.summary(rows)
+    text = measures.libraries_summary(rows)
     assert "Of 2 mechanisms that promise differential privacy 1 broke: a 1 m." in text
 
 

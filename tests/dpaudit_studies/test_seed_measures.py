@@ -7,8 +7,7 @@ from support.small_experiments import result_of
 
 from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import Cell
-from dpaudit_deployments.topdown import attack_measure as topdown_attack
-from dpaudit_deployments.topdown import utility_measure as topdown
+from dpaudit_deployments.topdown import measures as topdown
 
 GRADIENT = """
 name = "t"
@@ -89,7 +88,7 @@ SMALL = {"table": "generated", "states": "10 44"}
 def errors(epsilon, trials=3):
     grid = {"epsilon": epsilon, **SMALL}
     cell = Cell("topdown", {"grid": grid, "trials": trials, "seed": 1})
-    return topdown.gather([{"epsilon": epsilon, **topdown.measure(cell, None)}])
+    return topdown.utility_rows([{"epsilon": epsilon, **topdown.utility(cell, None)}])
 
 
 @pytest.mark.slow
@@ -104,13 +103,13 @@ def test_errors_of_all_levels_and_queries():
     county = rows["county", "detailed"]
     assert county["measured"]["value"] == county["summed"]["value"]
     assert county["scale"] == pytest.approx(22.01, abs=0.01)
-    assert "times as exact" in topdown.summary(list(rows.values()))
+    assert "times as exact" in topdown.utility_summary(list(rows.values()))
 
 
 def asked(noise, view, epsilon=4.0, trials=6):
     grid = {"noise": noise, "view": view, "epsilon": epsilon, **SMALL}
     cell = Cell("topdown-attack", {"grid": grid, "trials": trials, "seed": 1})
-    return topdown_attack.measure(cell, None)
+    return topdown.attack(cell, None)
 
 
 @pytest.mark.slow

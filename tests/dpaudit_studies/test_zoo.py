@@ -24,14 +24,12 @@ from dpaudit_studies.zoo import (
     SPECIMENS,
     UNSEEN,
     InProcessSampler,
-    calibration,
     honest,
+    measures,
     specimen,
     specimen_sampler,
 )
-from dpaudit_studies.zoo import measure as zoo_measure
-from dpaudit_studies.zoo.honest import RECOVERABLE
-from dpaudit_studies.zoo.specimen import Specimen, each
+from dpaudit_studies.zoo.specimen import RECOVERABLE, Specimen, each
 
 ROOT = KeyedStream.from_seed("tests of the zoo")
 UNSEEN_ROOT = KeyedStream.from_seed("tests of the unseen half")
@@ -80,11 +78,9 @@ def test_the_zoo_is_labelled_and_the_unseen_half_is_split_as_it_was_before_its_f
     assert sum(len(family.SPECIMENS) for family in zoo._FAMILIES) == len(SPECIMENS)
     assert not set(UNSEEN) & set(SPECIMENS)
     marks = Counter(one.expected for one in UNSEEN.values())
-    assert marks == {"found": 97, "borderline": 10, "missed": 6, "passed": 7}
-    training = Counter(one.expected for n, one in UNSEEN.items() if HALVES[n] == "training")
-    assert all(abs(2 * training[mark] - count) <= 1 for mark, count in marks.items())
+    assert marks == {"found": 50, "borderline": 7, "missed": 6, "passed": 7}
     fixed = "\n".join(f"{n} {UNSEEN[n].expected} {HALVES[n]}" for n in sorted(UNSEEN))
-    assert hashlib.sha256(fixed.encode()).hexdigest()[:16] == "f5646473480bf319"
+    assert hashlib.sha256(fixed.encode()).hexdigest()[:16] == "b5ac12445f4b8531"
     with pytest.raises(UnknownNameError, match="did you mean 'cut-at-5'"):
         specimen("cut-at5")
 
@@ -304,7 +300,7 @@ def crash(stream):
 
 @pytest.fixture
 def with_broken(monkeypatch):
-    broken = Specimen("broken", "law", "it crashes", crash)
+    broken = Specimen("broken", "it crashes", crash, family="law")
     monkeypatch.setattr(zoo, "SPECIMENS", {**SPECIMENS, "broken": broken})
 
 
@@ -328,7 +324,7 @@ def test_each_specimen_is_audited_once(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(SPEC.format(trials=2))
     with pytest.raises(SpecError, match="trials=2"):
-        zoo_measure.measure(load_spec(str(path)).cells()[0], None)
+        measures.measure(load_spec(str(path)).cells()[0], None)
 
 
 @pytest.mark.slow
@@ -340,16 +336,16 @@ def test_calibration_counts_and_judges(tmp_path):
         'without = "keyless-search"\nsampler = ["numpy-legacy", "torch-float32"]\nbatch = [1, 2]\n'
     )
     cells = load_spec(str(path)).cells()
-    measured = [calibration.measure(cell, None) for cell in cells]
+    measured = [measures.calibrate(cell, None) for cell in cells]
     outcomes = [
         {**c.settings["grid"], "trials": 2, **m} for c, m in zip(cells, measured, strict=True)
     ]
-    assert calibration.measure(cells[0], None) == measured[0]
-    audits = {row["sampler"]: row["audits"] for row in calibration.gather(outcomes)}
+    assert measures.calibrate(cells[0], None) == measured[0]
+    audits = {row["sampler"]: row["audits"] for row in measures.calibration_rows(outcomes)}
     assert audits == {"numpy-legacy": 4, "torch-float32": 4, "all": 8}
-    guilty = [{**row, **calibration._counted(30, 100, {"moments": 30}, 0.05)} for row in outcomes]
-    assert not calibration.gather(guilty)[-1]["within"]
-    assert calibration.gather(guilty)[-1]["found_by"] == "moments 120"
+    guilty = [{**row, **measures._alarms(30, 100, {"moments": 30}, 0.05)} for row in outcomes]
+    assert not measures.calibration_rows(guilty)[-1]["within"]
+    assert measures.calibration_rows(guilty)[-1]["found_by"] == "moments 120"
 
 
 def cell_middles(z, bits):
@@ -386,31 +382,16 @@ def signs_of(z, *lags):
 
 UNSEEN_FLAWS = {
     "mt19937-inverse": (5_000, 8, lambda z: cell_middles(z, 32) < 1e-3),
-    "mt19937-float32-blocks": (5_000, 8, lambda z: (z == z.astype(np.float32)).all()),
-    "mt19937-sum-12": (5_000, 8, lambda z: (z * 2**32 % 1 == 0).all()),
-    "mt19937-laplace": (100_000, 8, lambda z: abs(np.abs(z).mean() - 1) < 0.02),
-    "prbs31-signs": (5_000, 8, lambda z: ((z[31:] > 0) == (z[:-31] > 0) ^ (z[3:-28] > 0)).all()),
-    "r250-box-muller": (5_000, 8, lambda z: abs(z.std() - 1) < 0.06),
     "minstd-inverse": (5_000, 8, lambda z:
         holds_modulo(np.rint(scipy.special.ndtr(z) * (2**31 - 1)).astype(np.int64),
         lambda x: x[1:] - 48_271 * x[:-1], 2**31 - 1, 0)),
     "lcg32-unknown-inverse": (5_000, 8, lambda z:
         holds_modulo(integers(z, 2**32), lambda x: np.diff(x) % 4, 4, 0, 1, 2, 3)
         and cell_middles(z, 32) < 1e-3),
-    "wichmann-hill-inverse": (2_000, 8, lambda z:
-        np.abs((scipy.special.ndtr(z[np.abs(z) < 3]) * 27_817_185_604_309 + 0.5) % 1
-        - 0.5).max() < 0.05),
     "kreutzer-inverse": (1_500_000, 8, lambda z: 400_000 < len(np.unique(z)) <= 714_025),
     "fibonacci-55-inverse": (5_000, 8, lambda z:
         holds_modulo(integers(z, 2**32), lambda x: x[55:] - x[31:-24] - x[:-55], 2**32, 0)),
-    "glibc-additive-inverse": (5_000, 8, lambda z:
-        holds_modulo(integers(z, 2**31), lambda x: x[31:] - x[28:-3] - x[:-31], 2**31, 0, 1)),
-    "borrow-43-inverse": (5_000, 8, lambda z:
-        holds_modulo(integers(z, 2**32 - 5),
-        lambda x: x[43:] - x[21:-22] + x[:-43], 2**32 - 5, 0, -1)),
-    "ran-array-inverse": (5_000, 8, lambda z: cell_middles(z, 30) < 1e-3),
     "inverse-cdf-23": (200_000, 8, lambda z: cell_middles(z, 23) < 1e-6),
-    "inverse-cdf-40": (5_000, 8, lambda z: cell_middles(z, 40) < 0.1),
     "laplace-float32": (200_000, 8, lambda z: (z == z.astype(np.float32)).all()
         and np.abs(np.expm1(-np.abs(z[np.abs(z) > 4])) * 2**23 % 1 - 0.5).min() > 0.25),
     "box-muller-float32": (200_000, 8, lambda z: (z == z.astype(np.float32)).all()
@@ -422,8 +403,6 @@ UNSEEN_FLAWS = {
     "low-counter-4-encrypted": (100_000, 8, lambda z:
         scipy.stats.chisquare(np.bincount(low(z, 4), minlength=16)).pvalue > 1e-4),
     "last-bit-0.51": (200_000, 8, lambda z: 0.503 < low(z, 1).mean() < 0.517),
-    "last-bit-of-call": (1_000, 8, lambda z: len(set(low(z, 1))) == 1),
-    "last-bit-of-place": (1_000, 8, lambda z: (low(z, 1) == np.arange(1_000) % 2).all()),
     "last-bit-next-sign": (1_000, 8, lambda z: (low(z, 1)[:-1] == (z[1:] > 0)).all()),
     "last-bit-register": (1_000, 8, lambda z:
         (low(z, 1)[31:] == low(z, 1)[:-31] ^ low(z, 1)[3:-28]).all()),
@@ -432,46 +411,30 @@ UNSEEN_FLAWS = {
         60 < 20_000 - len(np.unique(np.round(lengths(z, 64), 10))) < 400),
     "length-lattice": (16_000, 16, lambda z:
         np.allclose(lengths(z, 16) * 65_536 % 1, np.rint(lengths(z, 16) * 65_536 % 1), atol=1e-6)),
-    "length-32-bit": (128_000, 128, lambda z:
-        np.allclose(scipy.special.gammainc(64, lengths(z, 128) ** 2 / 2) * 2**32 % 1, 0.5,
-        atol=1e-2)),
-    "length-copied": (80_000, 8, lambda z:
-        40 < np.isclose(np.diff(lengths(z, 8)), 0, atol=1e-12).sum() < 170),
     "length-antithetic": (8_000, 8, lambda z:
         np.allclose(scipy.special.gammainc(4, lengths(z, 8)[::2] ** 2 / 2),
         scipy.special.gammaincc(4, lengths(z, 8)[1::2] ** 2 / 2))),
-    "length-stratified": (64 * 640, 64, lambda z:
-        (np.sort(np.floor(64 * scipy.special.gammainc(32, lengths(z, 64) ** 2 / 2)).reshape(-1, 64),
-                 axis=1) == np.arange(64)).all()),
     "sign-parity": (64 * 200, 64, lambda z: rank_of_signs(z.reshape(-1, 64)) < 65),
     "sign-parity-noisy": (256 * 600, 256, lambda z: rank_of_signs(z.reshape(-1, 256)) == 257),
     "pancake-1024-gamma-0.5": (1024 * 20, 1024, lambda z: abs(z.std() - 1) < 0.05),
-    "direction-1024-1.5": (1024 * 20, 1024, lambda z: abs(z.std() - 1) < 0.05),
     "pair-4096-0.15": (4096 * 2_000, 4096, lambda z:
         0.02 < np.corrcoef(z.reshape(-1, 4096)[:, 77], z.reshape(-1, 4096)[:, 3001])[0, 1] < 0.28),
-    "every-1000th-1.25": (2_000_000, 8, lambda z: 1.13 < z[999::1000].std() < 1.37
-        and 0.9 < z[998::1000].std() < 1.1),
-    "every-7919th-1.3": (8_000_000, 8, lambda z: z[7918::7919].std() > 1.17),
+    "every-1009th-1.1": (2_000_000, 8, lambda z: 1.04 < z[1008::1009].std() < 1.16
+        and 0.94 < z[1007::1009].std() < 1.06),
+    "sign-lags-7-31": (1_000_000, 8, lambda z: 0.004 < signs_of(z, 7, 31) < 0.016),
     # 16.5 expected, 4.1 ± 1.3 without harmonics
     "harmonics-1237": (1_237 * 3_000, 1, lambda z:
         (np.abs(np.fft.rfft(z.reshape(-1, 1237).mean(0))[1:11]) ** 2).sum() > 9),
-    "sign-parity-4": (3_000_000, 8, lambda z: 0.001 < signs_of(z, 1, 2, 3) < 0.0075),
-    "sign-lags-418-1777": (1_000_000, 8, lambda z: 0.004 < signs_of(z, 418, 1777) < 0.016),
     "product-5-19": (1_000_000, 8,
         lambda z: 0.004 < np.mean(z[19:] * z[14:-5] * z[:-19]) < 0.016 and abs(lag(z, 5)) < 0.006),
     "largest-first": (4_000_000, 8, lambda z:
         0.126 < (z.reshape(-1, 8).argmax(1) == 0).mean() < 0.129),
-    "sorted-threes": (65_535 * 20, 3, lambda z:
-        0.1675 < (np.diff(z.reshape(-1, 3)) > 0).all(1).mean() < 0.1745),
     "mirrored-halves": (2_000, 8, lambda z: np.array_equal(np.sort(-z[:1000]),
         np.sort(z[1000:])) and not np.array_equal(-z[:1000], z[1000:])),
-    "centred-calls": (2_000, 8, lambda z: abs(z.sum()) < 1e-9),
     "calls-of-size-1": (2_000, 8, lambda z: abs((z * z).mean() - 1) < 1e-12),
     "logistic-map": (5_000, 8, lambda z:
         np.allclose(np.sin(np.pi / 2 * scipy.special.ndtr(z[1:])) ** 2,
         np.sin(np.pi * scipy.special.ndtr(z[:-1])) ** 2, atol=1e-6)),
-    "replay-300": (8_600_000, 100, lambda z:
-        np.array_equal(z[500_000:500_300], z[8_500_000:8_500_300])),
     "replay-8": (5_600_000, 100, lambda z:
         np.array_equal(z[500_000:500_008], z[5_500_000:5_500_008])
         and not (z[500_008:500_020] == z[5_500_008:5_500_020]).any()),
@@ -499,10 +462,7 @@ def test_seeds_are_those_that_the_stories_tell():
 
     for name, bits, low_, high in (
         ("seed-pid", np.random.Philox, 1, 32_769),
-        ("seed-24-bit", np.random.PCG64, 0, 1 << 24),
-        ("seed-second", np.random.SFC64, 1_767_225_600, 1_798_761_600),
         ("seed-millisecond", np.random.PCG64, 1_767_225_600_000, 1_798_761_600_000),
-        ("seed-32-bit-philox", np.random.Philox, 0, 1 << 32),
     ):
         entropy = UNSEEN_ROOT.child(name, "a").child("process").entropy()
         seed = low_ + int.from_bytes(entropy[:16], "big") % (high - low_)
@@ -510,13 +470,6 @@ def test_seeds_are_those_that_the_stories_tell():
     z = first("self-seed-bits")
     own = np.random.PCG64(int.from_bytes(z[:1].tobytes(), "little"))
     assert np.array_equal(z[1:], np.random.Generator(own).standard_normal(63))
-    z = first("self-seed-sha256")
-    own = np.random.PCG64(int.from_bytes(hashlib.sha256(z[:1].tobytes()).digest(), "big"))
-    assert np.array_equal(z[1:], np.random.Generator(own).standard_normal(63))
-    rows = values("self-seed-row", 8, 8, label="a")
-    digest = hashlib.sha256(rows[2].tobytes()).digest()
-    own = np.random.PCG64(int.from_bytes(digest[:8], "little"))
-    assert np.array_equal(rows[3], np.random.Generator(own).standard_normal(8))
     starts = {values("first-values-8-bit", 1, 8, label=i)[0, 0] for i in range(2_000)}
     assert 200 < len(starts) <= 256
     with opened("call-seeds-consecutive") as sampler:
@@ -533,8 +486,6 @@ def test_seeds_are_those_that_the_stories_tell():
 @pytest.mark.slow
 def test_flaws_of_shapes_and_processes():
     for name, n, d, scale in (
-        ("special-d211", 500, 211, 0.5),
-        ("special-d211", 500, 210, 1.0),
         ("special-sevenths", 500, 105, 0.5),
         ("special-sevenths", 500, 98, 1.0),
         ("special-n7", 7, 10_000, 0.9),
@@ -553,10 +504,6 @@ def test_flaws_of_shapes_and_processes():
         assert np.array_equal(first.ravel()[:8], again.ravel()[:8])
         assert not np.array_equal(first, again)
         assert not np.array_equal(sampler.draw(2, 5, timeout=60).ravel()[:8], first.ravel()[:8])
-    z = values("direction-1024-1.5", 2_000, label=1)
-    stream = UNSEEN_ROOT.child("direction-1024-1.5", 1).child("process").child("direction")
-    w = stream.numpy().standard_normal(1024)
-    assert 1.25 < (z @ (w / np.linalg.norm(w))).var() < 1.75
     z = values("pancake-1024-gamma-0.5", 2_100, label=1)
     least = scipy.linalg.eigvalsh(z.T @ z / len(z), subset_by_index=(0, 1))
     assert least[0] < 0.01 < 0.06 < least[1]  # honest: 0.09
@@ -586,18 +533,17 @@ def unseen_cells(tmp_path):
 
 def test_the_experiment_counts_halves_and_right_samplers(unseen_cells, monkeypatch):
     found = {"mirrored-halves": True, "seed-64-bit": False, "right-float32": True}
-    monkeypatch.setattr(zoo_measure, "_audit", lambda subject, *rest: subject.name)
+    monkeypatch.setattr(measures, "_audit", lambda subject, *rest: subject.name)
     monkeypatch.setattr(
-        zoo_measure, "_found", lambda name: {"found": found[name], "verdict": "as told"}
+        measures, "_found", lambda name: {"found": found[name], "verdict": "as told"}
     )
     rows = [
-        {**cell.settings["grid"], **zoo_measure.measure(cell, None)}
-        for cell in unseen_cells(20_000)
+        {**cell.settings["grid"], **measures.measure(cell, None)} for cell in unseen_cells(20_000)
     ]
     assert [row["half"] for row in rows] == [HALVES[name] for name in found]
     assert [row["failed"] for row in rows] == [None] * 3
     assert "ks" not in rows[0]
-    text = zoo_measure.summary(rows)
+    text = measures.summary(rows)
     assert "finds 1 of 2 (50.0 %" in text
     assert "1 of 1 that should show, 0 of 1 that cannot show" in text
     assert "accuses 1 of 1 right samplers" in text
@@ -611,18 +557,18 @@ def test_unseen_noise_is_the_same_whatever_the_grid(unseen_cells, monkeypatch):
     def audit(subject, grid, stream, seed):
         streams.append((stream.entropy(), seed))
 
-    monkeypatch.setattr(zoo_measure, "_audit", audit)
-    monkeypatch.setattr(zoo_measure, "_found", lambda result: {})
+    monkeypatch.setattr(measures, "_audit", audit)
+    monkeypatch.setattr(measures, "_found", lambda result: {})
     for samples in (20_000, 30_000):
         for cell in unseen_cells(samples):
-            zoo_measure.measure(cell, None)
+            measures.measure(cell, None)
     assert streams[:3] == streams[3:]
     assert len(set(streams)) == 3
 
 
 @pytest.mark.slow
 def test_an_unseen_specimen_is_audited(unseen_cells):
-    row = zoo_measure.measure(unseen_cells(5_000)[0], None)
+    row = measures.measure(unseen_cells(5_000)[0], None)
     assert (row["found"], row["failed"]) == (True, None)
 
 

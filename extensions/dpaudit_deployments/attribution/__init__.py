@@ -5,14 +5,11 @@ Source: Attribution Reporting, WICG draft community group report (``index.bs``),
 ``params/chromium-params.md``, all in github.com/WICG/attribution-reporting-api as of 2025-08-28.
 
 ================  ==================================================================================
-``parameters``    the constants of the specification and of Chromium, each with its section
-``registration``  what a source registers: reports, windows, trigger data; its output states
-``laws``          the exact laws: randomised response, channel capacity, Laplace, null reports
+``registration``  the specification's constants; what a source registers, its output states, laws
 ``records``       recorded files: event-level reports, summary reports, aggregatable reports
-``events``        tests of recorded event-level reports against the claimed randomised response
-``noise``         tests of the noise in summary reports against the claimed discrete Laplace law
+``evidence``      tests of recorded reports against randomised response and discrete Laplace noise
 ``ledger``        the ε and the contribution budget that were spent, and the limits
-``result``        the result of an audit
+``result``        the result of an audit, and its report
 ``run``           the audit of files
 ================  ==================================================================================
 

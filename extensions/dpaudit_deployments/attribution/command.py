@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from dpaudit.audit.options import Seed, check_alpha, fresh_seed
 from dpaudit.options import Option
 from dpaudit.report import Described
-
-if TYPE_CHECKING:
-    from dpaudit_deployments.attribution.run import Files
 
 __all__ = ["AttributionOptions", "deployment_attribution"]
 
@@ -57,19 +54,6 @@ class AttributionOptions:
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
 
-    def files(self) -> Files:
-        """What to read."""
-        from dpaudit_deployments.attribution.run import Files
-
-        return Files(
-            config=self.config,
-            events=self.events,
-            summaries=self.summary or (),
-            unnoised=self.unnoised or (),
-            empty=self.empty,
-            reports=self.reports,
-        )
-
 
 def deployment_attribution(options: AttributionOptions) -> Described:
     r"""Audit recorded ad-measurement reports: Attribution Reporting's two mechanisms.
@@ -90,14 +74,6 @@ def deployment_attribution(options: AttributionOptions) -> Described:
     $ dpaudit deployment attribution --summary output.json \
         --unnoised exact.json --epsilon 10
     """
-    from dpaudit.audit.run import audit_values
     from dpaudit_deployments.attribution.run import audit_attribution
 
-    return audit_attribution(
-        options.files(),
-        epsilon=options.epsilon,
-        event_epsilon=options.event_epsilon,
-        alpha=options.alpha,
-        seed=options.seed,
-        battery=audit_values,
-    )
+    return audit_attribution(options)

@@ -11,7 +11,8 @@ from typing import Any
 
 from dpaudit.findings import Finding
 from dpaudit.types import Amount, Count
-from dpaudit_deployments.attribution.parameters import (
+from dpaudit_deployments.attribution.records import AggregatableReport, Source
+from dpaudit_deployments.attribution.registration import (
     DAY,
     L1,
     MOST_AGGREGATABLE_REPORTS,
@@ -20,7 +21,6 @@ from dpaudit_deployments.attribution.parameters import (
     MOST_ORIGINS,
     RATE_LIMIT_DAYS,
 )
-from dpaudit_deployments.attribution.records import AggregatableReport, Source
 
 __all__ = ["AggregateLedger", "AggregateSpending", "EventLine", "EventSpending", "SourceLoss"]
 

@@ -11,30 +11,25 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
-from dpaudit.audit.run import audit_values
 from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
-from dpaudit_deployments.attribution.laws import flip_probability, pick_rate, summary_claim
-from dpaudit_deployments.attribution.parameters import SERVICE_EPSILON, SourceType
 from dpaudit_deployments.attribution.records import Batch, EventRecord, Source
-from dpaudit_deployments.attribution.registration import Registration
+from dpaudit_deployments.attribution.registration import (
+    SERVICE_EPSILON,
+    Registration,
+    SourceType,
+    flip_probability,
+    pick_rate,
+    summary_claim,
+)
 from dpaudit_deployments.attribution.result import AttributionResult
 from dpaudit_deployments.attribution.run import judge_attribution
 
-__all__ = [
-    "EVENT_FLAWS",
-    "MEASURE",
-    "SUMMARY_FLAWS",
-    "AttributionGrid",
-    "event_sources",
-    "measure",
-    "summary",
-    "summary_batches",
-]
+__all__ = ["MEASURE", "event_sources", "measure", "summary", "summary_batches"]
 
 Places = npt.NDArray[np.int64]
 Numpy = np.random.Generator
@@ -255,7 +250,6 @@ def _judged(file: File, stream: KeyedStream) -> AttributionResult:
         epsilon=file.epsilon if batches else SERVICE_EPSILON,
         alpha=ALPHA,
         seed=stream.child("audit").entropy().hex(),
-        battery=audit_values,
     )
 
 

@@ -1,27 +1,149 @@
-"""What a source registers about its event-level reports, and the output states that follow."""
+"""What a source registers, its output states, and the laws that the specification gives it.
+
+Constants are those of Attribution Reporting, each with the section that states it: "Constants" and
+"Vendor-Specific Values" are sections of the specification; Chromium's values of the latter are in
+``params/chromium-params.md``.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
 from math import comb
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
+from dpaudit.claims import Claim
+from dpaudit.errors import UsageError
 from dpaudit.results.foreign import RefusedError, shown
-from dpaudit_deployments.attribution.parameters import (
-    DEFAULT_REPORTS,
-    DEFAULT_TRIGGER_DATA,
-    DEFAULT_WINDOWS,
-    EVENT_EPSILON,
-    MOST_REPORTS,
-    MOST_TRIGGER_DATA,
-    MOST_WINDOWS,
-    SourceType,
-)
 
-__all__ = ["LARGEST_EVENT_EPSILON", "Registration", "Report", "State", "Trigger"]
+__all__ = [
+    "CAPACITY",
+    "DAY",
+    "EVENT_EPSILON",
+    "L1",
+    "LARGEST_EVENT_EPSILON",
+    "MOST_AGGREGATABLE_REPORTS",
+    "MOST_ATTRIBUTIONS",
+    "MOST_CONTRIBUTIONS",
+    "MOST_ORIGINS",
+    "MOST_STATES",
+    "RATE_LIMIT_DAYS",
+    "SERVICE_EPSILON",
+    "Registration",
+    "Report",
+    "SourceType",
+    "State",
+    "Trigger",
+    "channel_capacity",
+    "epsilon_of_flip",
+    "epsilon_of_pick",
+    "flip_probability",
+    "pick_rate",
+    "summary_claim",
+]
+
+
+SourceType = Literal["navigation", "event"]
+
+DAY = 86_400
+"""Seconds."""
+EVENT_EPSILON = 14.0
+"""Chromium's max settable event-level epsilon, which is also the default."""
+CAPACITY: Mapping[str, float] = {"navigation": 11.5, "event": 6.5}
+"""Chromium's max event-level channel capacity per source, in bits."""
+MOST_STATES = 4_294_967_295
+"""Chromium's max trigger-state cardinality."""
+DEFAULT_REPORTS: Mapping[str, int] = {"navigation": 3, "event": 1}
+"""Constants: default event-level attributions per source."""
+DEFAULT_TRIGGER_DATA: Mapping[str, int] = {"navigation": 8, "event": 2}
+"""Constants: default trigger data cardinality."""
+DEFAULT_WINDOWS: Mapping[str, int] = {"navigation": 3, "event": 1}
+"""Windows that end after 2, 7 and 30 days, or after 30 (EVENT.md)."""
+MOST_REPORTS, MOST_WINDOWS, MOST_TRIGGER_DATA = 20, 5, 32
+"""Constants: max settable event-level attributions and report windows, and distinct trigger data
+per source."""
+L1 = 65_536
+"""Constants: allowed aggregatable budget per source, the L1 sensitivity of a summary report."""
+SERVICE_EPSILON = 10.0
+"""The aggregation service's default ε of a job (its ``docs/api.md``, ``debug_privacy_epsilon``)."""
+LARGEST_AGGREGATE_EPSILON = 64.0
+"""AGGREGATION_SERVICE_TEE.md: a range of epsilon values up to 64."""
+MOST_AGGREGATABLE_REPORTS = 20
+"""Chromium's max aggregatable reports per source (attribution reports)."""
+MOST_CONTRIBUTIONS = 20
+"""Constants: max aggregation keys per source registration; a report is padded to as many."""
+RATE_LIMIT_DAYS = 30
+"""Constants: attribution rate-limit window."""
+MOST_ATTRIBUTIONS = 100
+"""Chromium's max attributions per rate-limit window: per source site, destination, reporting
+site."""
+MOST_ORIGINS = 10
+"""Chromium's max attribution reporting origins per rate-limit window: per source site and
+destination."""
+
+
+def pick_rate(states: int, epsilon: float) -> float:
+    """The probability that a source's output is drawn at random: k/(k − 1 + e^ε).
+
+    "Obtaining a randomized source response". A draw may hit the true output.
+
+    >>> pick_rate(2925, 14.0)
+    0.0024263221679834087
+    """
+    return states / (states - 1 + math.exp(epsilon))
+
+
+def flip_probability(states: int, epsilon: float) -> float:
+    """The probability that the output is not the true one: (k − 1)/(k − 1 + e^ε)."""
+    return (states - 1) / (states - 1 + math.exp(epsilon))
+
+
+def epsilon_of_flip(states: int, flip: float) -> float:
+    """The ε at which outputs are not the true one with probability ``flip``; at least 0."""
+    if states == 1 or flip >= 1:
+        return 0.0
+    return max(0.0, math.log((states - 1) * (1 - flip) / flip)) if flip > 0 else math.inf
+
+
+def epsilon_of_pick(states: int, rate: float) -> float:
+    """The ε of a stated ``randomized_trigger_rate``; at least 0."""
+    if rate <= 0:
+        return math.inf
+    return max(0.0, math.log(max(states / rate - states + 1, 1.0)))
+
+
+def channel_capacity(states: int, epsilon: float) -> float:
+    """Bits that one source's output can carry ("Computing channel capacity").
+
+    >>> round(channel_capacity(2925, 14.0), 12), round(channel_capacity(3, 14.0), 12)
+    (11.461727965385, 1.584926511508)
+    """
+    if states == 1:
+        return 0.0
+    p = flip_probability(states, epsilon)
+    entropy = sum(-x * math.log2(x) for x in (p, 1 - p) if x > 0)
+    return math.log2(states) - entropy - p * math.log2(states - 1)
+
+
+def summary_claim(epsilon: float) -> Claim:
+    """The noise of one value of a summary report: discrete Laplace of scale L1/ε.
+
+    AGGREGATION_SERVICE_TEE.md, "Added noise to summary reports": a discrete version of the Laplace
+    distribution, by the L1 sensitivity of 2¹⁶ and ε.
+
+    Raises:
+        UsageError: ε outside 0 … 64, or so small that the scale is above 1e5.
+
+    >>> summary_claim(10.0)
+    Claim(family='discrete-laplace', scale=6553.6)
+    """
+    if not 0 < epsilon <= LARGEST_AGGREGATE_EPSILON:
+        raise UsageError(f"epsilon={epsilon}: the aggregation service allows 0 < ε ≤ 64")
+    return Claim.parse(f"discrete-laplace:scale={L1 / epsilon!r}")
+
 
 Report = tuple[int, int]
 """Trigger data and report window."""

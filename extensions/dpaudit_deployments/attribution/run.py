@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from dpaudit.claims import Claim
+from dpaudit.audit.run import audit_values
 from dpaudit.errors import UsageError
 from dpaudit.findings import Finding
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import holm, rounded_down
-from dpaudit.types import Evidence, TestResult, WithTests
-from dpaudit_deployments.attribution.events import EventGroups, claim_of
-from dpaudit_deployments.attribution.laws import summary_claim
+from dpaudit.types import Evidence, TestResult
+from dpaudit_deployments.attribution.command import AttributionOptions
+from dpaudit_deployments.attribution.evidence import (
+    EventGroups,
+    claim_of,
+    noise_claim,
+    noise_evidence,
+)
 from dpaudit_deployments.attribution.ledger import AggregateSpending, EventSpending
-from dpaudit_deployments.attribution.noise import noise_claim, noise_evidence
-from dpaudit_deployments.attribution.parameters import EVENT_EPSILON, SERVICE_EPSILON
 from dpaudit_deployments.attribution.records import (
     Batch,
     Source,
@@ -33,17 +34,19 @@ from dpaudit_deployments.attribution.records import (
     read_registrations,
     read_values,
 )
-from dpaudit_deployments.attribution.registration import LARGEST_EVENT_EPSILON, Registration
+from dpaudit_deployments.attribution.registration import (
+    LARGEST_EVENT_EPSILON,
+    SERVICE_EPSILON,
+    Registration,
+    summary_claim,
+)
 from dpaudit_deployments.attribution.result import (
     AttributionResult,
     EventClaim,
     NoiseClaim,
 )
 
-__all__ = ["Battery", "Files", "audit_attribution", "judge_attribution"]
-
-Battery = Callable[[npt.NDArray[np.int64], Claim, float, str], WithTests]
-"""Audits values of noise against a claim at a level α with a seed (``dpaudit.audit.run``)."""
+__all__ = ["audit_attribution", "judge_attribution"]
 
 LEAST_FOR_BATTERY = 1_000
 _LOOKS_AT = {
@@ -53,37 +56,17 @@ _LOOKS_AT = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """What to audit; see the fields of ``dpaudit deployment attribution``."""
-
-    config: Path | None = None
-    events: Path | None = None
-    summaries: Sequence[Path] = ()
-    unnoised: Sequence[Path] = ()
-    empty: Path | None = None
-    reports: Path | None = None
-
-
-def audit_attribution(
-    files: Files,
-    *,
-    epsilon: float = SERVICE_EPSILON,
-    event_epsilon: float = EVENT_EPSILON,
-    alpha: float = 0.01,
-    seed: str,
-    battery: Battery,
-) -> AttributionResult:
+def audit_attribution(options: AttributionOptions) -> AttributionResult:
     """Read the files and judge them; without any, what the default registrations permit.
-
-    ``epsilon`` is claimed of a summary report, ``event_epsilon`` of sources that state none.
 
     Raises:
         UsageError: a file cannot be read or is not of its format, or an option is out of range.
     """
-    if files.unnoised and len(files.unnoised) != len(files.summaries):
+    summaries, unnoised = options.summary or (), options.unnoised or ()
+    epsilon, event_epsilon = options.epsilon, options.event_epsilon
+    if unnoised and len(unnoised) != len(summaries):
         raise UsageError(
-            f"unnoised={len(files.unnoised)} files: give one per --summary, in the same order"
+            f"unnoised={len(unnoised)} files: give one per --summary, in the same order"
         )
     if not 0 <= event_epsilon <= LARGEST_EVENT_EPSILON:
         raise UsageError(
@@ -91,25 +74,25 @@ def audit_attribution(
         )
     summary_claim(epsilon)
     stated: tuple[Registration, ...] = ()
-    if files.config is not None:
-        stated = read_registrations(files.config, epsilon=event_epsilon)
+    if options.config is not None:
+        stated = read_registrations(options.config, epsilon=event_epsilon)
     default = stated[0] if stated else Registration.default("navigation", epsilon=event_epsilon)
-    if not (stated or files.events):
+    if not (stated or options.events):
         stated = (default, Registration.default("event", epsilon=event_epsilon))
-    sources = read_events(files.events, default=default) if files.events is not None else ()
-    empty = frozenset[str | int]() if files.empty is None else read_buckets(files.empty)
+    sources = read_events(options.events, default=default) if options.events is not None else ()
+    empty = frozenset[str | int]() if options.empty is None else read_buckets(options.empty)
     batches = [
         read_batch(path, values=None if plain is None else read_values(plain), empty=empty)
-        for path, plain in zip_longest(files.summaries, files.unnoised)
+        for path, plain in zip_longest(summaries, unnoised)
     ]
     spending = AggregateSpending(epsilon=epsilon)
-    if files.reports is not None:
-        for report, info in read_aggregatable(files.reports):
+    if options.reports is not None:
+        for report, info in read_aggregatable(options.reports):
             spending.add(report, info)
     judged = judge_attribution(
-        sources, batches, stated=stated, epsilon=epsilon, alpha=alpha, seed=seed, battery=battery
+        sources, batches, stated=stated, epsilon=epsilon, alpha=options.alpha, seed=options.seed
     )
-    if files.reports is None:
+    if options.reports is None:
         return judged
     exceeded = spending.findings()
     return replace(
@@ -128,7 +111,6 @@ def judge_attribution(
     epsilon: float = SERVICE_EPSILON,
     alpha: float = 0.01,
     seed: str,
-    battery: Battery,
 ) -> AttributionResult:
     """Judge sources and summary reports that were read.
 
@@ -152,7 +134,7 @@ def judge_attribution(
     missing = list[str]()
     if parts == 3:
         together = np.concatenate([batch.noise for batch in batches])
-        audited = battery(
+        audited = audit_values(
             together, summary_claim(epsilon), share, stream.child("battery").entropy().hex()
         )
         tests += [replace(t, p_adjusted=min(1.0, parts * t.p_adjusted)) for t in audited.tests]

@@ -18,23 +18,22 @@ from dpaudit.types import Provenance, TestResult, Verdict
 from dpaudit_deployments.census.checks import (
     LEAST,
     Check,
+    Tally,
     checks_of,
     levels_check,
     scale_interval,
 )
-from dpaudit_deployments.census.law import LEAST_SUMMED, MOST_VARIANCE, law_of_variance
-from dpaudit_deployments.census.model import Integers, Measurement
-from dpaudit_deployments.census.reading import (
+from dpaudit_deployments.census.files import (
     Bucket,
+    Integers,
+    Measurement,
     find_buckets,
     read_constraints,
     read_measurements,
 )
-from dpaudit_deployments.census.repeats import Place, Repeats
+from dpaudit_deployments.census.law import LEAST_SUMMED, MOST_VARIANCE, law_of_variance
+from dpaudit_deployments.census.noise import Known, Place, Repeats, Rule, Sums
 from dpaudit_deployments.census.result import Bin, CensusLevel, CensusResult, Kind, NoiseGroup
-from dpaudit_deployments.census.sums import Sums
-from dpaudit_deployments.census.tally import Tally
-from dpaudit_deployments.census.zeros import Known, Rule
 
 __all__ = ["audit_files"]
 

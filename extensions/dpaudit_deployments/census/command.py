@@ -51,7 +51,7 @@ def deployment_census(
     """
     from dpaudit.cli.progress import AuditProgress
     from dpaudit_deployments.census.audit import audit_files
-    from dpaudit_deployments.census.zeros import read_rules
+    from dpaudit_deployments.census.noise import read_rules
 
     check_alpha(alpha)
     rules = () if zeros is None else read_rules(zeros)

@@ -1,14 +1,47 @@
-"""The result of an audit of noisy measurement files, by ``dpaudit deployment census``."""
+"""What an audit of noisy measurement files showed, by ``dpaudit deployment census``."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
-from dpaudit.report import Described
+from dpaudit import wording
+from dpaudit.codec import to_dict
+from dpaudit.findings import MOST_ROWS
+from dpaudit.harms import ALGORITHMS, PARAMETERS, TRUST, UNIT, Pyramid, no_verdict
+from dpaudit.report import (
+    Axis,
+    Block,
+    Chart,
+    Column,
+    Described,
+    Facts,
+    Findings,
+    Hazard,
+    Items,
+    Line,
+    Mark,
+    Meaning,
+    Panel,
+    Report,
+    Section,
+    Series,
+    Table,
+    Text,
+    check_of,
+    open_spots,
+    sorted_tests,
+    tests_table,
+    with_verdict,
+)
 from dpaudit.types import Amount, Count, Interval, Level, Number, Provenance, TestResult, Verdict
+from dpaudit.wording import NOTHING, count, quantity
 
-__all__ = ["Bin", "CensusLevel", "CensusResult", "Kind", "NoiseGroup"]
+__all__ = ["Bin", "CensusLevel", "CensusResult", "Kind", "NoiseGroup", "describe"]
+
 
 Kind = Literal["zeros", "totals", "sums"]
 """Cells that are zero; a query's sum minus the exact total; a parent minus its children."""
@@ -85,3 +118,277 @@ class CensusResult(Described):
     notes: tuple[str, ...]
     seconds: Amount
     provenance: Provenance
+
+
+_KINDS: Mapping[Kind, str] = MappingProxyType(
+    {
+        "zeros": "structural zeros",
+        "totals": "exact totals",
+        "sums": "parents minus children",
+    }
+)
+_NOT_EXCLUDED = (
+    "noise that only the holder of a key can tell from honest noise (a pancake, noise that carries "
+    "its own seed)",
+    "any flaw in cells whose true count is not known",
+)
+_MOST_BARS = 40
+_MOST_LEVELS = 12
+_LARGEST = 1e9
+_FACTS_TOO = (  # that a terminal shows
+    "Files",
+    "Noisy measurements",
+    "Noise values seen",
+    "ρ of the stated variances",
+)
+
+
+def describe(result: CensusResult) -> Report:
+    """The report of an audit of noisy measurement files."""
+    headline = _headline(result)
+    checks = [check_of(t, result.alpha, result.verdict) for t in sorted_tests(result.tests)]
+    passed = result.verdict == "no-finding"
+    return Report(
+        kind="census",
+        label="noisy measurement files",
+        subject=result.files[0] if result.files else "census",
+        title=_title(result),
+        claim="discrete Gaussian noise of the stated variances",
+        verdict=result.verdict,
+        headline=headline,
+        meaning=(_meaning(result),),
+        checks=with_verdict(checks, result.verdict, headline),
+        sections=tuple(_sections(result)),
+        blind_spots=open_spots(_NOT_EXCLUDED) if passed else (),
+        hazards=_hazards(result),
+        facts={"alpha": result.alpha, "levels": to_dict(result.levels)},
+        data=to_dict(result),
+        provenance=to_dict(result.provenance),
+        seconds=result.seconds,
+    )
+
+
+def _title(result: CensusResult) -> str:
+    """What was audited, by the first path given."""
+    if not result.files:
+        return "Noisy measurement files"
+    more = f" and {len(result.files) - 1} more" if len(result.files) > 1 else ""
+    return f"Noisy measurement files, {result.files[0]}{more}"
+
+
+def _headline(result: CensusResult) -> str:
+    found = [test for test in sorted_tests(result.tests) if test.finding]
+    values = count(sum(group.values for group in result.groups if group.tested))
+    tests = f"{len(result.tests)} test{'' if len(result.tests) == 1 else 's'}"
+    if result.verdict == "inconclusive":
+        return f"Inconclusive: {result.reason or 'nothing was tested'}."
+    if not found:
+        return f"No finding: {tests} of {values} noise values do not contradict the stated law."
+    more = f", and {len(found) - 1} more of {tests}" if len(found) > 1 else ""
+    return f"Finding: {found[0].name} ({found[0].effect}){more}."
+
+
+def _meaning(result: CensusResult) -> Meaning:
+    """What it means for the people counted."""
+    if result.verdict == "inconclusive":
+        return no_verdict()
+    if result.verdict == "no-finding":
+        says = (
+            "In the cells whose true count is known, the noise is as the files state. Those cells "
+            "were drawn by the same program as all others, but nobody outside can look at others."
+        )
+        return Meaning(heading="The noise seen is as stated", says=says)
+    says = (
+        "The privacy guarantee is computed from the stated variances and from independent "
+        "discrete Gaussian noise; where the noise is smaller, related or of another law, the "
+        "people counted are less protected than stated. Check first that the structural zeros "
+        "are zeros in these data, then ask the publisher how this noise was drawn."
+    )
+    return Meaning(heading="The noise is not what the files state", says=says)
+
+
+def _hazards(result: CensusResult) -> tuple[Hazard, ...]:
+    pyramid = Pyramid()
+    if found := sum(test.finding for test in result.tests):
+        pyramid.add(ALGORITHMS, f"{found:,} under All tests")
+    pyramid.leave_open(ALGORITHMS, "noise in cells whose true count is not known")
+    pyramid.leave_open(PARAMETERS, "whether the stated variances are large enough")
+    pyramid.leave_open(UNIT, "whether neighbours differ in all data of one person")
+    pyramid.leave_open(TRUST, "whether someone holds a key to the noise")
+    return pyramid.hazards()
+
+
+def _sections(result: CensusResult) -> Iterator[Section]:
+    facts = Facts(tuple(_facts(result)), terminal=_FACTS_TOO)
+    notes = (Text(note, terminal=True) for note in result.notes)
+    yield Section(title="At a glance", blocks=(facts, *notes, _levels_table(result)))
+    found: list[Block] = [Findings()] if any(t.finding for t in result.tests) else []
+    scales = _scales_chart(result)
+    found += [*([scales] if scales else []), *_level_charts(result)]
+    if found:
+        yield Section(title="What was found", blocks=tuple(found))
+    if result.groups:
+        says = (
+            "In a cell whose true count is known, the measurement shows the noise itself: "
+            "structural zeros, exact totals minus what was measured, and parents minus their "
+            "children."
+        )
+        yield Section(title="The noise", blocks=(Text(says), _groups_table(result)))
+    if result.tests:
+        yield Section(title="All tests", blocks=(tests_table(result.tests),))
+    if result.verdict == "no-finding":
+        yield Section(title="What a pass cannot exclude", blocks=(Items(_NOT_EXCLUDED),))
+
+
+def _facts(result: CensusResult) -> Iterator[tuple[str, str]]:
+    facts = [
+        ("Files", count(sum(level.files for level in result.levels))),
+        ("Noisy measurements", count(sum(level.measurements for level in result.levels))),
+        ("Noise values seen", count(sum(group.values for group in result.groups))),
+        ("Tests", count(len(result.tests))),
+        ("α for all tests together", quantity(result.alpha)),
+        ("ρ of the stated variances", quantity(sum(level.rho for level in result.levels))),
+        ("Time", wording.seconds(result.seconds)),
+    ]
+    yield from ((name, value) for name, value in facts if value != NOTHING)
+
+
+def _levels_table(result: CensusResult) -> Table:
+    """One row per level of a product."""
+    rows = result.levels[:MOST_ROWS]
+    return Table(
+        columns=(
+            Column("Level", tuple(r.level for r in rows)),
+            Column("Product", tuple(r.product for r in rows)),
+            Column("Files", tuple(count(r.files) for r in rows), True),
+            Column("Geographies", tuple(count(r.geographies) for r in rows), True),
+            Column("Queries", tuple(count(r.queries) for r in rows), True),
+            Column("Measurements", tuple(count(r.measurements) for r in rows), True),
+            Column("ρ", tuple(quantity(r.rho) for r in rows), True),
+        ),
+        caption="What the files hold; ρ is Σ 1/σ² of the stated variances, for bounded neighbours",
+        left_out=len(result.levels) - len(rows),
+    )
+
+
+def _groups_table(result: CensusResult) -> Table:
+    """One row per query of a level: the noise seen, and its scale against the stated one."""
+    rows = result.groups[:MOST_ROWS]
+    farthest = tuple(quantity(r.farthest, digits=3) for r in rows)
+    return Table(
+        columns=(
+            Column("Level", tuple(r.level for r in rows)),
+            Column("Query", tuple(r.query for r in rows)),
+            Column("Noise from", tuple(_KINDS[r.kind] for r in rows)),
+            Column("Geographies", tuple(count(r.geographies) for r in rows), True),
+            Column("Values", tuple(count(r.values) for r in rows), True),
+            Column("σ stated", tuple(quantity(r.sigma) for r in rows), True),
+            Column("Observed / stated [95 %]", tuple(map(_ratio, rows)), True),
+            Column("Farthest, in σ", farthest, True),
+            Column("Tested", tuple("yes" if r.tested else "too few" for r in rows)),
+        ),
+        caption="One row per query and level",
+        left_out=len(result.groups) - len(rows),
+        terminal="Noise seen",
+    )
+
+
+def _ratio(group: NoiseGroup) -> str:
+    low, high = wording.number(group.interval.low), wording.number(group.interval.high)
+    return wording.ranged(quantity(group.ratio), low, high)
+
+
+def _scales_chart(result: CensusResult) -> Chart | None:
+    """The observed scale over the stated one, with its interval: one row per tested query."""
+    rows = [(g, ends) for g in result.groups if g.tested and (ends := _interval(g)) is not None]
+    drawn = rows[:_MOST_BARS]
+    if not drawn:
+        return None
+    names = tuple(" ".join(f"{g.level}, {g.query}".split()) for g, _ in drawn)
+    marks = [
+        Mark(
+            x=ratio,
+            y=float(y),
+            low=low,
+            high=high,
+            name=names[y],
+            says=f"{quantity(ratio)} [{quantity(low)}, {quantity(high)}], {_KINDS[group.kind]}",
+            alarm=not low <= 1 <= high,
+        )
+        for y, (group, (low, ratio, high)) in enumerate(drawn)
+    ]
+    left = (
+        f" {len(rows) - len(drawn)} more are in the table only." if len(rows) > len(drawn) else ""
+    )
+    return Chart(
+        kind="rows",
+        title="Scale, level by level",
+        caption="Observed over stated standard deviation per query and level, with 95 % intervals "
+        "of each alone: of many honest ones, one in twenty does not reach the dashed "
+        f"line.{left}",
+        alt=f"Observed over stated standard deviation of {len(drawn)} queries, with 95 % "
+        "intervals.",
+        panels=(Panel(series=(Series(marks=tuple(marks)),), lines=(Line(at=1.0, vertical=True),)),),
+        x=Axis(label="observed / stated standard deviation"),
+        y=Axis(categories=names),
+    )
+
+
+def _interval(group: NoiseGroup) -> tuple[float, float, float] | None:
+    low, ratio, high = group.interval.low, group.ratio, group.interval.high
+    fine = all(math.isfinite(x) and 0 <= x < _LARGEST for x in (low, ratio, high))
+    return (low, ratio, high) if fine and low <= high else None
+
+
+def _level_charts(result: CensusResult) -> Iterator[Chart]:
+    """One chart per level: the histogram of the query with the most noise, and its law."""
+    for level in result.levels[:_MOST_LEVELS]:
+        own = [
+            g
+            for g in result.groups
+            if (g.product, g.level) == (level.product, level.level) and _drawable(g.bins)
+        ]
+        if own:
+            yield _histogram(max(own, key=lambda g: g.values))
+
+
+def _drawable(bins: Sequence[Bin]) -> bool:
+    numbers = [x for b in bins for x in (b.low, b.high, b.observed, b.expected)]
+    fine = all(math.isfinite(x) and abs(x) < _LARGEST for x in numbers)
+    return 2 < len(bins) <= 200 and fine and all(b.low < b.high for b in bins)
+
+
+def _histogram(group: NoiseGroup) -> Chart:
+    places = [((b.low + b.high) / 2, b.high - b.low, b) for b in group.bins]
+    seen = [
+        Mark(
+            x=x,
+            y=b.observed,
+            width=0.9 * width,
+            name=f"{b.low:+.2f} to {b.high:+.2f} σ",
+            says=f"{count(b.observed)} seen, {quantity(b.expected)} expected",
+        )
+        for x, width, b in places
+    ]
+    expected = [Mark(x=x, y=b.expected, width=width) for x, width, b in places]
+    subject, ratio = f"{group.level}, {group.query}", quantity(group.ratio)
+    geographies = f" in {count(group.geographies)} geographies" if group.geographies > 1 else ""
+    return Chart(
+        kind="plot",
+        title=f"{group.level}: the noise itself",
+        caption=f"Noise of {subject}, from {_KINDS[group.kind]}: {count(group.values)} "
+        f"values{geographies}. Bars: seen. Line: expected under the stated discrete Gaussian. The "
+        f"observed standard deviation is {ratio} of what is stated.",
+        alt=f"Histogram of {count(group.values)} noise values of {subject}; standard deviation "
+        f"{ratio} of what is stated.",
+        panels=(
+            Panel(
+                series=(
+                    Series(marks=tuple(seen), look="bars"),
+                    Series(marks=tuple(expected), look="steps", quiet=True),
+                )
+            ),
+        ),
+        x=Axis(label="noise, in units of the stated σ"),
+        y=Axis(label="values", zero=True),
+    )

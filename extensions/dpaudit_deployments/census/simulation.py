@@ -1,21 +1,60 @@
-"""Small noisy measurement files in the Bureau's layout, with the noise that a test asks for."""
+"""Small noisy measurement files in the Bureau's layout, and how often an audit finds their flaws.
+
+The noise is honest, or a LAB SPECIMEN with one planted flaw.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.experiments.grid import Grid, Table
+from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.trials import interval
 from dpaudit.noise.discrete import DiscreteGaussian
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
+from dpaudit_deployments.census.audit import audit_files
+from dpaudit_deployments.census.files import (
+    ALL,
+    UNBOUNDED,
+    Constraint,
+    Integers,
+    Measurement,
+    write_level,
+)
 from dpaudit_deployments.census.law import IntegerGaussian
-from dpaudit_deployments.census.model import ALL, Constraint, Integers, Measurement
-from dpaudit_deployments.census.writing import UNBOUNDED, write_level
 
-__all__ = ["AXES", "LEVELS", "PRODUCT", "QUERIES", "Noise", "honest", "make_files"]
+if TYPE_CHECKING:
+    from dpaudit.experiments.cell import Cell
+    from dpaudit_deployments.census.result import CensusResult
+
+__all__ = [
+    "AXES",
+    "LEVELS",
+    "MEASURE",
+    "PRODUCT",
+    "QUERIES",
+    "Flaw",
+    "Noise",
+    "honest",
+    "make_files",
+    "measure",
+    "noise_of",
+    "summary",
+]
+
 
 PRODUCT = "US_Person_PL_SIMULATED"
 LEVELS = ("US", "State", "County")
@@ -28,6 +67,14 @@ QUERIES: Mapping[str, tuple[tuple[str, ...], float]] = {
     "detailed": (tuple(AXES), 1.5),
 }
 """The axes that each query keeps, and σ in counties; above it is a quarter larger per level."""
+
+
+Flaw = Literal[
+    "none", "σ 2 % too small", "σ 5 % too small", "rounded normal", "cut at 3 σ",
+    "two states alike", "no noise in one level", "one seed for all levels", "rounded pancake",
+    "seed in noise",
+]  # fmt: skip
+"""``rounded normal`` is the Bureau's RoundedContinuousGaussianMechanism, not used in production."""
 
 
 class Noise(Protocol):
@@ -163,3 +210,144 @@ def _constraint(
     sign: str,
 ) -> Constraint:
     return Constraint(geocode=geocode, query=name, specs=specs, shape=shape, value=value, sign=sign)
+
+
+def noise_of(flaw: Flaw, *, states: int, stream: KeyedStream) -> Noise:
+    """The noise with a flaw of :data:`Flaw`; ``stream`` makes what all queries share, a key say.
+
+    Geographies come state by state.
+    """
+    shared = stream.child("shared")
+
+    def noise(
+        rows: int, cells: int, *, sigma: float, level: str, query: str, stream: KeyedStream
+    ) -> Integers:
+        scaled = sigma * _SCALES.get(flaw, 1.0)
+        drawn = honest(rows, cells, sigma=scaled, level=level, query=query, stream=stream)
+        match flaw:
+            case "rounded normal":
+                normal = stream.child("normal").numpy().standard_normal((rows, cells))
+                return _whole(normal * IntegerGaussian(sigma).variance ** 0.5)
+            case "cut at 3 σ":
+                return _cut(drawn, sigma, level, query, stream)
+            case "two states alike" if rows >= 2 * (rows // states) > 0:
+                each = rows // states
+                drawn[each : 2 * each] = drawn[:each]
+            case "no noise in one level" if level == "State":
+                drawn[:] = 0
+            case "one seed for all levels":
+                return _quantiles(rows, cells, sigma, shared.child(query))
+            case "rounded pancake" if cells > 1:
+                key = PancakeKey.new(dim=cells, beta=1e-3, secret=shared.bytes(32))
+                # rounding adds 1/12 to the variance
+                pancake = Pancake(key=key, sigma=(IntegerGaussian(sigma).variance - 1 / 12) ** 0.5)
+                return _whole(np.asarray(pancake.sample(rows, cells, stream=stream)))
+            case "seed in noise":
+                seed = SeedKey.new(secret=shared.bytes(32))
+                source = SeedInNoise(key=seed, law="discrete-gaussian", sigma=sigma)
+                return _whole(np.asarray(source.sample(rows, cells, stream=stream)))
+        return drawn
+
+    return noise
+
+
+_SCALES: Mapping[str, float] = {"σ 2 % too small": 0.98, "σ 5 % too small": 0.95}
+
+
+def _whole(values: npt.ArrayLike) -> Integers:
+    return np.rint(np.asarray(values, dtype=np.float64)).astype(np.int64)
+
+
+def _cut(drawn: Integers, sigma: float, level: str, query: str, stream: KeyedStream) -> Integers:
+    """Values beyond 3 σ are drawn again."""
+    for again in range(60):
+        far = np.abs(drawn) > 3 * sigma
+        number = int(far.sum())
+        if not number:
+            break
+        fresh = stream.child("again", again)
+        drawn[far] = honest(number, 1, sigma=sigma, level=level, query=query, stream=fresh)[:, 0]
+    return drawn
+
+
+def _quantiles(rows: int, cells: int, sigma: float, stream: KeyedStream) -> Integers:
+    """The law's quantiles of uniform numbers that do not depend on the level."""
+    half = IntegerGaussian(sigma).table
+    whole = np.concatenate((half[:0:-1], half))
+    uniform = stream.numpy().random((rows, cells))
+    return np.searchsorted(np.cumsum(whole), uniform).astype(np.int64) - (len(half) - 1)
+
+
+class Country(Table, frozen=True):
+    """A made-up country, and how many sets of its files are ``honest`` or have each flaw."""
+
+    states: int
+    counties: int
+    honest: int
+    flawed: int
+
+
+class CensusFilesGrid(Grid, frozen=True):
+    """``flaw`` in the files of a ``country``; the audit has ``alpha``."""
+
+    flaw: Flaw
+    country: Country
+    alpha: float = 0.05
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """The share of findings among sets of files, ``trials`` at most."""
+    del arm
+    grid = cell.grid(CensusFilesGrid)
+    wanted = grid.country.honest if grid.flaw == "none" else grid.country.flawed
+    files = min(cell.settings["trials"], wanted)
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    started = time.process_time()
+    documents = [_audited(grid, stream.child(i)) for i in range(files)]
+    found = [d for d in documents if d.verdict == "finding"]
+    return {
+        "files": files,
+        "finding": interval(len(found), files),
+        "values": sum(g.values for d in documents for g in d.groups) // files,
+        "tests": max(len(d.tests) for d in documents),
+        "first": _first(found),
+        "seconds_each": (time.process_time() - started) / files,
+    }
+
+
+def _audited(grid: CensusFilesGrid, stream: KeyedStream) -> CensusResult:
+    country = grid.country
+    noise = noise_of(grid.flaw, states=country.states, stream=stream.child("flaw"))
+    with tempfile.TemporaryDirectory() as folder:
+        make_files(
+            Path(folder),
+            stream=stream.child("files"),
+            noise=noise,
+            states=country.states,
+            counties=country.counties,
+        )
+        return audit_files(
+            [folder], alpha=grid.alpha, provenance=collect(seed="none", plugins=()), sums=True
+        )
+
+
+def _first(found: Sequence[CensusResult]) -> str:
+    """The tests with the smallest p-value of each finding, the most frequent first."""
+    names = Counter(
+        min((t for t in d.tests if t.finding), key=lambda t: t.p).name.rpartition(": ")[2]
+        for d in found
+    )
+    return ", ".join(f"{name} {n}" for name, n in names.most_common(3))
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Findings on honest files."""
+    honest = [row for row in rows if row["flaw"] == "none"]
+    if not honest:
+        return ""
+    files = sum(row["files"] for row in honest)
+    found = sum(round(row["finding"]["value"] * row["files"]) for row in honest)
+    return f"{found} of {files} sets of honest files end in a finding at α = 0.05."
+
+
+MEASURE = Measure(run=measure, grid=CensusFilesGrid, needs_arm=False, summary=summary)

@@ -25,15 +25,7 @@ from scipy.signal import lfilter
 from dpaudit.errors import UsageError
 from dpaudit.registry import nearest
 
-__all__ = [
-    "FACTORISATIONS",
-    "Factorisation",
-    "banded_matrix",
-    "factorisation",
-    "root_coefficients",
-    "toeplitz_coefficients",
-    "toeplitz_matrix",
-]
+__all__ = ["FACTORISATIONS", "Factorisation", "banded_matrix", "factorisation", "root_coefficients"]
 
 
 _STEPS = {"maxiter": 2_000, "maxfun": 4_000, "ftol": 1e-13, "gtol": 1e-9}

@@ -1,13 +1,18 @@
-"""LAB SPECIMENS: where the owner of a backdoor hides it in rows of a census. Never a default."""
+"""What an attacker of a census sees, and LAB SPECIMENS: where the owner of a backdoor hides it.
+
+Never a default.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import block_diag, helmert
 
+from dpaudit.errors import UsageError
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
@@ -15,13 +20,107 @@ from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.protocols import Stream
 from dpaudit.vectors.arrays import to_numpy
-from dpaudit_deployments.topdown.schema import Schema
-from dpaudit_deployments.topdown.topdown import Rows
+from dpaudit_deployments.topdown.census import Schema
+from dpaudit_deployments.topdown.topdown import NoisyMeasurements, Rows, TopDown
 
-__all__ = ["ContrastPancake", "Reordered", "common_first", "contrasts", "seeded"]
+__all__ = ["ContrastPancake", "Reordered", "Sight", "common_first", "contrasts", "seeded", "sights"]
 
-Floats = npt.NDArray[np.float64]
+
 Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """The children of one parent, of whom ``target`` is attacked.
+
+    ``known`` (n, cells) are the children's counts as the attacker knows them, and ``matrix``
+    (cells, row) makes them a row of answers, whose noise has the scale ``scale``. It sees either
+    the noisy rows ``released`` (n, row), or only the published ``table`` (n, cells); the ``parent``
+    (cells,) is published too. ``zeros`` (cells,) are structural. ``replay`` makes a table, not yet
+    rounded, from rows.
+    """
+
+    scale: float
+    matrix: Floats
+    known: Counts
+    target: int
+    released: Counts | None
+    table: Counts | None
+    parent: Counts | None
+    zeros: npt.NDArray[np.bool_]
+    replay: Callable[[Floats], Floats]
+
+    @property
+    def residual(self) -> Floats:
+        """What is seen less what is known, as rows of answers (n, row)."""
+        known = self.known @ self.matrix
+        if self.released is not None:
+            return np.asarray(self.released - known)
+        assert self.table is not None  # noqa: S101
+        return np.asarray(self.table @ self.matrix - known)
+
+
+def sights(
+    run: TopDown,
+    *,
+    known: tuple[Counts, ...],
+    county: int,
+    measured: NoisyMeasurements | None = None,
+    tables: tuple[Counts, ...] | None = None,
+) -> tuple[Sight, ...]:
+    """The county's siblings, its state's, and the nation: lowest first.
+
+    Of the counts that an attacker knows, ``known``, and either the measurements or the tables.
+
+    Raises:
+        UsageError: neither is given, or queries of one level with different scales.
+    """
+    if (measured is None) == (tables is None):
+        raise UsageError("an attacker sees either measurements or tables")
+    found, at = [], county
+    for index in range(len(run.census.levels) - 1, -1, -1):
+        level = run.census.levels[index]
+        if len(run.rows(level.name)) != 1:
+            raise UsageError(f"level={level.name}: attacks need one scale for all its queries")
+        ((scale, queries),) = run.rows(level.name)
+        parent = int(level.parents[at])
+        rows = level.parents == parent
+        above = tables[index - 1][parent] if index and tables is not None else None
+        totals = known[index][rows].sum(1) if run.holds_totals(level.name) else None
+        names = [(query.name, len(query.cells)) for query in queries]
+
+        def replay(
+            values: Floats,
+            *,
+            level: str = level.name,
+            names: list[tuple[str, int]] = names,
+            above: Counts | None = above,
+            totals: Counts | None = totals,
+        ) -> Floats:
+            parts = np.split(values, np.cumsum([size for _, size in names])[:-1], axis=1)
+            answers = {name: part for (name, _), part in zip(names, parts, strict=True)}
+            return run.fractional(level, answers, parent=above, totals=totals)
+
+        found.append(
+            Sight(
+                scale=scale,
+                matrix=np.concatenate([query.matrix for query in queries], axis=1),
+                known=known[index][rows],
+                target=int(np.flatnonzero(rows).searchsorted(at)),
+                released=None
+                if measured is None
+                else np.concatenate(
+                    [measured.of(level.name, query.name).values[rows] for query in queries], axis=1
+                ),
+                table=None if tables is None else tables[index][rows],
+                parent=above,
+                zeros=run.census.schema.zeros,
+                replay=replay,
+            )
+        )
+        at = parent
+    return tuple(found)
 
 
 def contrasts(schema: Schema) -> Floats:

@@ -20,12 +20,62 @@ from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
 from dpaudit.protocols import Array, Stream
 from dpaudit.vectors.arrays import to_numpy
-from dpaudit_deployments.topdown.budget import Budget
-from dpaudit_deployments.topdown.geography import Census, Level
-from dpaudit_deployments.topdown.measurements import NoisyMeasurements, NoisyQuery
-from dpaudit_deployments.topdown.schema import Query
+from dpaudit_deployments.topdown.census import Budget, Census, Level, Query
 
-__all__ = ["Answers", "Noise", "Rows", "TopDown", "controlled_rounding", "estimate"]
+__all__ = [
+    "Answers",
+    "Noise",
+    "NoisyMeasurements",
+    "NoisyQuery",
+    "Rows",
+    "TopDown",
+    "controlled_rounding",
+    "estimate",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyQuery:
+    """The noisy answers of one query in all geographies of one level.
+
+    ``values`` (n, c) int64 has a row for each of ``geocodes`` (nation ``us``, states of two digits,
+    counties of five) and a column for each of ``cells``. ``scale`` is the parameter σ of the
+    discrete Gaussian that was claimed, and ``variance`` that of one value's noise. ``zeros`` (c,)
+    marks structural zeros: cells that no record can be in, whose true count is 0 in every
+    geography. There the value is the noise.
+    """
+
+    level: str
+    query: str
+    geocodes: tuple[str, ...]
+    cells: tuple[str, ...]
+    values: npt.NDArray[np.int64]
+    scale: float
+    variance: float
+    zeros: npt.NDArray[np.bool_]
+
+    @property
+    def noise(self) -> npt.NDArray[np.int64]:
+        """The values in structural zeros, shape (n, zeros): the noise itself."""
+        return self.values[:, self.zeros]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyMeasurements:
+    """All noisy answers of one run, nation first: what a noisy measurement file holds."""
+
+    queries: tuple[NoisyQuery, ...]
+
+    def of(self, level: str, query: str) -> NoisyQuery:
+        """The answers of ``query`` at ``level``.
+
+        Raises:
+            KeyError: not measured there.
+        """
+        for found in self.queries:
+            if (found.level, found.query) == (level, query):
+                return found
+        raise KeyError((level, query))
 
 
 _SLACK = 1e-5

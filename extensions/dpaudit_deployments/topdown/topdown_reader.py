@@ -35,9 +35,8 @@ from dpaudit.noise.seed_in_noise.codes import likeliest
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces
 from dpaudit.noise.seed_in_noise.source import Rows
-from dpaudit_deployments.topdown.planted import common_first, contrasts
-from dpaudit_deployments.topdown.schema import census_schema
-from dpaudit_deployments.topdown.sight import Sight
+from dpaudit_deployments.topdown.census import census_schema
+from dpaudit_deployments.topdown.planted import Sight, common_first, contrasts
 
 __all__ = ["TopDownReader"]
 

@@ -5,14 +5,17 @@ They run in a checkout: results go to ``docs/studies/results/``, inputs are in `
 
 from __future__ import annotations
 
+import argparse
+import json
 import platform
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dpaudit.provenance import hardware
+from dpaudit.results.files import write_file
 
-__all__ = ["MACHINE", "RESULTS", "ROOT", "plugin_module"]
+__all__ = ["MACHINE", "RESULTS", "ROOT", "keyless", "options", "write"]
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout."""
@@ -22,6 +25,44 @@ MACHINE = f"{hardware()}, Python {platform.python_version()}"
 """This machine in words."""
 
 
-def plugin_module(name: str) -> Any:
-    """A module of the attacks or mitigations, by name: nothing in dpaudit imports them."""
-    return import_module(f"dpaudit_{name}")
+def keyless(module: str) -> Any:
+    """A module of the keyless attack, by name: studies import no attacks."""
+    return import_module(f"dpaudit_attacks.keyless.{module}")
+
+
+def options(about: str | None, **defaults: Any) -> argparse.Namespace:
+    """Options of the command line by their defaults: numbers, words, files, and lists of them.
+
+    ``names`` are words without an option; a type stands for no default.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    for name, value in defaults.items():
+        if name == "names":
+            parser.add_argument("names", nargs="*", choices=value or None)
+            continue
+        kind = value if isinstance(value, type) else type(value[0] if _many(value) else value)
+        default = None if isinstance(value, type) else value
+        flag: dict[str, Any] = {"type": _whole if kind is int else kind, "default": default}
+        if kind is bool:
+            flag = {"action": "store_true"}
+        elif issubclass(kind, Path):
+            flag["type"] = Path
+        elif _many(value):
+            flag["nargs"] = "+"
+        parser.add_argument(f"--{name.replace('_', '-')}", **flag)
+    return parser.parse_args()
+
+
+def _many(value: object) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _whole(text: str) -> int:
+    """A whole number, also as 39e6."""
+    return int(float(text))
+
+
+def write(path: Path, document: Any, *, indent: int | None = 1) -> None:
+    """Put a document into a file as JSON, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, json.dumps(document, indent=indent, ensure_ascii=False) + "\n")

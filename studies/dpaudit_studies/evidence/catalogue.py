@@ -15,7 +15,6 @@ audits.
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable
@@ -25,10 +24,10 @@ import numpy as np
 
 from dpaudit.accounting import gaussian_epsilon, gaussian_sigma
 from dpaudit.audit.claims import PrivacyClaim
-from dpaudit.audit.epsilon.judge import Aim, Judged, judge, learn
-from dpaudit.options import count_of
+from dpaudit.audit.epsilon.judge import Aim, Judged, Learned, judge, learn
 from dpaudit.provenance import hardware
 from dpaudit.stats import clopper_pearson
+from dpaudit_studies.evidence import options
 
 Array = np.ndarray
 Rng = np.random.Generator
@@ -256,9 +255,8 @@ SIGMA = gaussian_sigma(1.0, D)
 
 CASES = (
     Case("laplace", laplace(1.0, [0.0], [1.0]), "1", True),
-    Case(
-        "laplace-rounded", added(lambda r, s: np.round(r.laplace(0, 1, s)), [0.0], [1.0]), "1", True
-    ),
+    Case("laplace-rounded", added(lambda r, s: np.round(r.laplace(0, 1, s)), [0.0], [1.0]), "1",
+         True),
     Case("geometric", geometric(math.exp(-1), [0.0], [1.0]), "1", True),
     Case("histogram", laplace(1.0, ZEROS, FIRST), "1", True),
     Case("histogram-replace", laplace(2.0, FIRST, [0.0, 1, 0, 0, 0]), "1", True),
@@ -282,14 +280,8 @@ CASES = (
     Case("laplace-20", laplace(0.8, [0.0], [1.0]), "1.25", False),
     Case("histogram-half", laplace(0.5, ZEROS, FIRST), "2", False),
     Case("histogram-both-bins", laplace(1.0, FIRST, [0.0, 1, 0, 0, 0]), "2", False),
-    Case(
-        "gaussian-20",
-        gaussian(0.8 * SIGMA, TEN, SPREAD),
-        gauss_true(1, 0.8 * SIGMA, D),
-        False,
-        1.0,
-        D,
-    ),
+    Case("gaussian-20", gaussian(0.8 * SIGMA, TEN, SPREAD), gauss_true(1, 0.8 * SIGMA, D), False,
+         1.0, D),
     Case("response-off", response(0.8, 8), "1.39", False),
     Case("rappor-two-hashes", rappor(0.7553, 2), "2", False),
     Case("noisy-max-value", noisy_max(value=True, exponential=True, scale=2.0), "∞", False),
@@ -310,7 +302,7 @@ CASES = (
     Case("keyed-counts", keyed_counts, "∞", False),
     Case("averaged", averaged, "2.17", False),
     Case("unclipped-step", unclipped_step, gauss_true(2.5, 4.0, D), False, 1.0, D),
-)
+)  # fmt: skip
 
 
 def drawn(case: Case, *, samples: int, seed: int) -> tuple[list[Array], list[Array]]:
@@ -322,22 +314,29 @@ def drawn(case: Case, *, samples: int, seed: int) -> tuple[list[Array], list[Arr
     return learn_from, [case.release(rng, 0, 2 * half - second), case.release(rng, 1, second)]
 
 
-def audited(
-    case: Case, *, samples: int, seed: int, seconds: float, alpha: float = ALPHA
-) -> tuple[Judged, float]:
-    """One audit of ``case`` and its CPU seconds; ``seconds`` for learned scores, 0 for none."""
-    learn_from, count = drawn(case, samples=samples, seed=seed)
+def judged_on(
+    case: Case, x: list[Array], y: list[Array], *, seed: int, seconds: float, alpha: float = ALPHA
+) -> tuple[Learned, Judged, float]:
+    """What was learned of releases ``x``, its judgement on ``y``, and the CPU seconds of both.
+
+    ``seconds`` for learned scores, 0 for none.
+    """
     began = time.process_time()
     learned = learn(
-        *learn_from,
+        *x,
         neighbours=(np.zeros(1), np.ones(1)),
         aim=Aim(case.delta, alpha, case.claim, real_numbers=True),
         rng=np.random.default_rng(seed),
         seconds=seconds,
     )
-    claim = PrivacyClaim(case.claim, case.delta)
-    judged = judge(learned, *count, claim=claim, alpha=alpha)
-    return judged, time.process_time() - began
+    judged = judge(learned, *y, claim=PrivacyClaim(case.claim, case.delta), alpha=alpha)
+    return learned, judged, time.process_time() - began
+
+
+def best_event(judged: Judged) -> str:
+    """The event with the largest bound."""
+    best = max((t for t in judged.tests if not t.advisory), key=lambda test: test.statistic)
+    return best.effect.partition(":")[0]
 
 
 TIGHT = ("histogram", "response-of-8-bits", "gaussian-vector", "prefix-sums")
@@ -350,7 +349,8 @@ def validity(times: int, *, seed: int) -> None:
     for case in (case for case in CASES if case.name in TIGHT):
         found = 0
         for i in range(times):
-            judged, _ = audited(case, samples=4000, seed=seed + i, seconds=20.0, alpha=0.05)
+            x, y = drawn(case, samples=4000, seed=seed + i)
+            judged = judged_on(case, x, y, seed=seed + i, seconds=20.0, alpha=0.05)[1]
             found += any(test.finding for test in judged.tests)
         print(f"{case.name:22}{found:5} of {times}", flush=True)
         wrong += found
@@ -363,16 +363,11 @@ def validity(times: int, *, seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The catalogue, with and without learned scores.")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--samples", default="1e5")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--validity", type=int, default=0)
-    given = parser.parse_args()
+    given = options(__doc__, names=(), samples=100_000, seed=1, validity=0)
     if given.validity:
         validity(given.validity, seed=given.seed)
         return
-    samples = count_of(given.samples, what="releases", example="1e5")
+    samples = given.samples
     told = f"alpha {ALPHA}, seed {given.seed}, CPU seconds, {hardware()}"
     print(f"{samples:,} releases per neighbour, {told}\n")
     print(f"{'mechanism':22}{'claim':>6}{'true':>7}{'fixed':>8}{'learned':>9}{'s':>7}  event")
@@ -380,16 +375,15 @@ def main() -> None:
     for case in CASES:
         if given.names and case.name not in given.names:
             continue
-        fixed, _ = audited(case, samples=samples, seed=given.seed, seconds=0.0)
-        both, seconds = audited(case, samples=samples, seed=given.seed, seconds=30.0)
+        x, y = drawn(case, samples=samples, seed=given.seed)
+        _, fixed, _ = judged_on(case, x, y, seed=given.seed, seconds=0.0)
+        _, both, seconds = judged_on(case, x, y, seed=given.seed, seconds=30.0)
         found = any(test.finding for test in both.tests)
         wrong += found and case.sound
         missed += not found and not case.sound
-        best = max((t for t in both.tests if not t.advisory), key=lambda test: test.statistic)
-        effect = best.effect.partition(":")[0]
         print(
             f"{case.name:22}{case.claim:6g}{case.true:>7}{fixed.epsilon:8.2f}{both.epsilon:9.2f}"
-            f"{seconds:7.1f}  {'FINDING ' if found else ''}{effect[:90]}",
+            f"{seconds:7.1f}  {'FINDING ' if found else ''}{best_event(both)[:90]}",
             flush=True,
         )
     print(f"\nfindings of sound mechanisms: {wrong}; broken mechanisms that pass: {missed}")

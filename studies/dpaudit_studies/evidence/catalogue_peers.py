@@ -19,13 +19,11 @@ without a peer, it prints alone.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,13 +31,20 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.bounds import epsilon_bounds
-from dpaudit.audit.epsilon.judge import CURVE_SHARE, Aim, Learned, judge, learn
-from dpaudit.options import count_of
+from dpaudit.audit.epsilon.judge import CURVE_SHARE, Learned
 from dpaudit.provenance import collect
-from dpaudit_studies.evidence import RESULTS, ROOT
-from dpaudit_studies.evidence.catalogue import ALPHA, CASES, STOP, Array, Case, drawn
+from dpaudit_studies.evidence import RESULTS, ROOT, options, write
+from dpaudit_studies.evidence.catalogue import (
+    ALPHA,
+    CASES,
+    STOP,
+    Array,
+    Case,
+    best_event,
+    drawn,
+    judged_on,
+)
 from dpaudit_studies.evidence.peers_tables import catalogue_table, written_between
 
 SECONDS = 30.0
@@ -116,25 +121,13 @@ def recorded(case: Case, folder: Path, *, samples: int, seed: int) -> None:
 def ours(case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]:
     """Our audit of the kept releases, and its ε from counts drawn anew."""
     archive = np.load(folder / "releases.npz", allow_pickle=False)
-    began = time.process_time()
-    learned = learn(
-        archive["x0"],
-        archive["x1"],
-        neighbours=(np.zeros(1), np.ones(1)),
-        aim=Aim(case.delta, ALPHA, case.claim, real_numbers=True),
-        rng=np.random.default_rng(seed),
-        seconds=SECONDS,
-    )
-    y = archive["y0"], archive["y1"]
-    judged = judge(learned, *y, claim=PrivacyClaim(case.claim, case.delta), alpha=ALPHA)
-    seconds = time.process_time() - began
-    tests = [test for test in judged.tests if not test.advisory]
-    best = max(tests, key=lambda test: test.statistic)
+    x, y = ([archive[f"{half}{side}"] for side in (0, 1)] for half in "xy")
+    learned, judged, seconds = judged_on(case, x, y, seed=seed, seconds=SECONDS)
     row = {
         "epsilon": judged.epsilon,
         "delta": judged.delta,
-        "finding": any(test.finding for test in tests),
-        "event": best.effect.partition(":")[0],
+        "finding": any(test.finding for test in judged.tests if not test.advisory),
+        "event": best_event(judged),
         "seconds": seconds,
     }
     return row, _again(learned, *y, case=case, rng=np.random.default_rng([seed, 1]))
@@ -204,13 +197,8 @@ def compared(case: Case, folder: Path, peers: list[Peer], *, seed: int) -> dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The catalogue by dpaudit and two peers.")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--samples", default="1e5")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, default=ROOT / "runs" / "peers")
-    given = parser.parse_args()
-    samples = count_of(given.samples, what="releases", example="1e5")
+    given = options(__doc__, names=(), samples=100_000, seed=1, keep=ROOT / "runs" / "peers")
+    samples = given.samples
     cases = [case for case in CASES if not given.names or case.name in given.names]
     keep = given.keep / f"{samples}-{given.seed}"
     for case in cases:
@@ -231,8 +219,7 @@ def main() -> None:
     }  # fmt: skip
     table = catalogue_table(document)
     if not given.names and len(peers) == len(PEERS):
-        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-        (RESULTS / "peers" / "catalogue.json").write_text(text)
+        write(RESULTS / "peers" / "catalogue.json", document)
         written_between(RESULTS / "peers" / "README.md", "catalogue", table)
     print(table)
 

@@ -9,7 +9,6 @@ installed are left out.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import math
 import time
@@ -28,7 +27,7 @@ from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
-from dpaudit_studies.evidence import MACHINE
+from dpaudit_studies.evidence import MACHINE, options
 
 TESTS = ("granularity", "norms", "last-digits")
 SEED = 2025
@@ -160,9 +159,7 @@ _SLOW = 2_048
 
 SAMPLERS: Mapping[str, Honest] = {
     "numpy normal": Honest(_with(lambda r, n: r.standard_normal(n))),
-    "numpy normal float32": Honest(
-        _with(lambda r, n: single(r.standard_normal(n, dtype=np.float32)))
-    ),
+    "numpy normal float32": Honest(_with(lambda r, n: single(r.standard_normal(n, np.float32)))),
     "numpy laplace": Honest(_with(lambda r, n: r.laplace(0, 1, n)), _LAPLACE),
     "numpy legacy normal": Honest(_legacy("standard_normal")),
     "numpy legacy laplace": Honest(_legacy("laplace", 0.0, 1.0), _LAPLACE),
@@ -170,22 +167,19 @@ SAMPLERS: Mapping[str, Honest] = {
     "torch normal float64": Honest(_torch("normal", "float64")),
     "torch laplace float64": Honest(_torch("laplace", "float64"), _LAPLACE),
     "normal rounded to float32": Honest(_with(lambda r, n: single(r.standard_normal(n)))),
-    "float32 times 3.7": Honest(
-        _with(lambda r, n: 3.7 * single(r.standard_normal(n))), "gaussian:sigma=3.7"
-    ),
+    "float32 times 3.7": Honest(_with(lambda r, n: 3.7 * single(r.standard_normal(n))),
+                                "gaussian:sigma=3.7"),
     "laplace rounded to float32": Honest(_with(lambda r, n: single(r.laplace(0, 1, n))), _LAPLACE),
     "inverse CDF": Honest(_with(lambda r, n: np.asarray(scipy.special.ndtri(uniforms(r, n))))),
     "inverse CDF times 2.5": Honest(
         _with(lambda r, n: np.asarray(2.5 * scipy.special.ndtri(uniforms(r, n)))),
-        "gaussian:sigma=2.5",
-    ),
+        "gaussian:sigma=2.5"),
     "Box-Muller": Honest(_box_muller),
     "polar": Honest(_polar),
     "ratio of uniforms": Honest(_ratio),
     "sum of four normals": Honest(_with(lambda r, n: r.standard_normal((4, n)).sum(0) / 2)),
     "difference of exponentials": Honest(
-        _with(lambda r, n: r.standard_exponential(n) - r.standard_exponential(n)), _LAPLACE
-    ),
+        _with(lambda r, n: r.standard_exponential(n) - r.standard_exponential(n)), _LAPLACE),
     "grid of 2^-40": Honest(_with(lambda r, n: np.rint(r.standard_normal(n) * 2**40) / 2**40)),
     "grid of 2^-26": Honest(_with(lambda r, n: np.rint(r.standard_normal(n) * 2**26) / 2**26)),
     "dpaudit gaussian": Honest(_source(Gaussian)),
@@ -194,7 +188,7 @@ SAMPLERS: Mapping[str, Honest] = {
     "diffprivlib laplace": Honest(_diffprivlib("laplace"), _LAPLACE, values=8_192),
     "opendp gaussian": Honest(_opendp("gaussian"), values=_SLOW),
     "opendp laplace": Honest(_opendp("laplace"), _LAPLACE, values=_SLOW),
-}
+}  # fmt: skip
 
 
 def blocks(
@@ -225,11 +219,7 @@ def p_values(name: str, audit: int, values: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--audits", type=int, default=200)
-    parser.add_argument("--values", type=int, default=8_000)
-    parser.add_argument("--only", choices=SAMPLERS)
-    given = parser.parse_args()
+    given = options(__doc__, audits=200, values=8_000, only=str)
     print(f"{MACHINE}; {given.audits} audits each, p at most {LEVELS}", flush=True)
     everything = {test: [0, 0, 0] for test in TESTS}
     for name in [given.only] if given.only else SAMPLERS:

@@ -8,7 +8,6 @@ where a reducer has three cells or more of a second or more, are fitted alone.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
@@ -23,7 +22,7 @@ import numpy as np
 import scipy
 
 from dpaudit.accounting.hardness import Measured, entry_bits, measured, seconds_of
-from dpaudit_studies.evidence import RESULTS, ROOT
+from dpaudit_studies.evidence import RESULTS, ROOT, options
 
 TABLE = ROOT / "dpaudit" / "accounting" / "hardness.csv"
 RUNS = ("keyless", "keyless-far")
@@ -36,42 +35,29 @@ HEAD = """\
 """
 
 
-def from_results() -> Iterator[Measured]:
-    """The cells of the committed runs."""
-    for name in RUNS:
-        document = json.loads((RESULTS / name / "results.json").read_text())
-        for row in document["rows"]:
+def from_results(names: Sequence[str] = (*RUNS, FRONTIER)) -> Iterator[Measured]:
+    """The cells of the committed runs; of keyless-frontier those with β told, by their CPU time."""
+    for name in names:
+        far = name == FRONTIER
+        for row in json.loads((RESULTS / name / "results.json").read_text())["rows"]:
+            if far and not (row["told"] and row["found"]["value"]):
+                continue
             yield Measured(
                 dim=row["d"],
                 beta=row["beta"],
                 gamma=row["gamma"],
                 rows=row["lattice_rows"],
-                reduction=row["reduction"],
-                seconds=float(f"{row['seconds']:.3g}"),
+                reduction=_reduction(row) if far else row["reduction"],
+                seconds=float(f"{row['cpu_seconds' if far else 'seconds']:.3g}"),
                 found=round(row["found"]["value"] * row["trials"]),
                 keys=row["trials"],
-                reducer="fpylll",
+                reducer="BLASter" if far else "fpylll",
                 source=name,
             )
 
 
-def from_experiment() -> Iterator[Measured]:
-    """The cells of the experiment keyless-frontier with β told."""
-    document = json.loads((RESULTS / FRONTIER / "results.json").read_text())
-    for row in document["rows"]:
-        if row["told"] and row["found"]["value"]:
-            yield Measured(
-                dim=row["d"],
-                beta=row["beta"],
-                gamma=row["gamma"],
-                rows=row["lattice_rows"],
-                reduction=row["reduction"].replace("deep LLL", "4-deep-LLL"),
-                seconds=float(f"{row['cpu_seconds']:.3g}"),
-                found=round(row["found"]["value"] * row["trials"]),
-                keys=row["trials"],
-                reducer="BLASter",
-                source=FRONTIER,
-            )
+def _reduction(row: Mapping[str, Any]) -> str:
+    return str(row["reduction"]).replace("deep LLL", "4-deep-LLL")
 
 
 def from_points() -> Iterator[Measured]:
@@ -93,7 +79,7 @@ def from_points() -> Iterator[Measured]:
             beta=beta,
             gamma=gamma,
             rows=n,
-            reduction=last["reduction"].replace("deep LLL", "4-deep-LLL"),
+            reduction=_reduction(last),
             seconds=statistics.median(point["cpu_seconds"] for point in of),
             found=len(found),
             keys=len(points),
@@ -134,11 +120,9 @@ def modelled(cell: Measured, first: float, second: float) -> float:
 
 def main() -> None:
     """Print the comparison, or write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
-    if parser.parse_args().write:
+    if options(__doc__, write=False).write:
         kept = [cell for cell in measured() if cell.source == "elsewhere"]
-        cells = [*from_results(), *from_experiment(), *from_points(), *kept]
+        cells = [*from_results(), *from_points(), *kept]
         TABLE.write_text(table(cells), encoding="utf-8")
     shown = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
     for reducer, group in groupby(shown, key=lambda c: c.reducer):

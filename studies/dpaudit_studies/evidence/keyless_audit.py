@@ -4,16 +4,16 @@
 audit draws: honest noise in all dimensions of its plan but one, fresh keys in that one. It prints
 which job found the direction, and the CPU seconds of all children until then: two cores have 30 in
 the default 15 seconds. Neither β nor d is told. `--honest 2000 --dims 4 8` counts false findings of
-whole searches of honest noise instead, and resumes.
+whole searches of honest noise instead (up to BKZ-`--block`, p at most `--alpha`), and resumes.
+`--seconds` are those of the plan, `--patience` what is waited on the wall.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import resource
 import time
+from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ from dpaudit.claims import Claim
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.evidence import MACHINE, RESULTS
-from dpaudit_studies.evidence.keyless_cells import keyless
+from dpaudit_studies.evidence import MACHINE, RESULTS, keyless, options, write
+from dpaudit_studies.keyless import children_cpu
 
 LAW = Claim.parse("gaussian:sigma=1")
 SAMPLES = 10_000_000
@@ -52,12 +52,7 @@ def drawn() -> dict[int, int]:
     return {d: min(n, 20_000) for d, n in rows.items() if 2 <= d <= 256}
 
 
-def children_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
+def one_key(args: Namespace, number: int) -> dict[str, object]:
     stream = KeyedStream.from_seed(args.seed).child("audit", f"{args.dim} {args.beta} {number}")
     key = PancakeKey.new(dim=args.dim, beta=args.beta, secret=stream.child("key").bytes(32))
     rng = stream.child("honest").numpy()
@@ -110,7 +105,7 @@ def one_search(dims: list[int], number: int, seed: str, *, block: int) -> Any:
     return search
 
 
-def honest(args: argparse.Namespace) -> None:
+def honest(args: Namespace) -> None:
     """Whole searches of honest noise, counted in a file that resumes."""
     out: Path = args.out
     counts: dict[str, Any] = {"searches": 0, "findings": 0, "candidates": 0, "least_p": 1.0}
@@ -128,28 +123,15 @@ def honest(args: argparse.Namespace) -> None:
         high = 1.0 if hits == n else float(scipy.special.betaincinv(hits + 1, n - hits, 0.975))
         counts |= {"share_at_most": high, "alpha": args.alpha, "dims": args.dims}
         counts |= {"seed": args.seed, "block": args.block}
-        out.parent.mkdir(parents=True, exist_ok=True)
-        beside = out.with_suffix(".part")
-        beside.write_text(json.dumps(counts, indent=1) + "\n")
-        beside.replace(out)
+        write(out, counts)
     print(json.dumps(counts))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--beta", type=float, default=1e-4)
-    parser.add_argument("--keys", type=int, default=3)
-    parser.add_argument("--first-key", type=int, default=0)
-    parser.add_argument("--seed", default="20261127")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of the plan")
-    parser.add_argument("--patience", type=float, default=600.0, help="wall seconds given")
-    parser.add_argument("--honest", type=int, default=0, help="searches of honest noise")
-    parser.add_argument("--dims", type=int, nargs="+", default=[4, 8])
-    parser.add_argument("--block", type=int, default=44, help="of searches of honest noise")
-    parser.add_argument("--alpha", type=float, default=0.01, help="p-value that counts")
-    parser.add_argument("--out", type=Path, default=FALSE_FINDINGS)
-    args = parser.parse_args()
+    args = options(
+        __doc__, dim=128, beta=1e-4, keys=3, first_key=0, seed="20261127", seconds=15.0,
+        patience=600.0, honest=0, dims=[4, 8], block=44, alpha=0.01, out=FALSE_FINDINGS,
+    )  # fmt: skip
     if args.honest:
         honest(args)
         return

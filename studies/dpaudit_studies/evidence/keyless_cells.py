@@ -4,18 +4,18 @@
 to docs/studies/results/keyless-frontier/points.json: cells that take minutes to hours, and other
 types, lattices and directions; cells of seconds are those of `dpaudit run keyless-frontier`. With
 `--checkpoint FOLDER` a reduction resumes where it stopped; `--hours` limits what each key takes in
-all its starts. β and γ are told; the direction is known only to the comparison at the end. One
-thread.
+all its starts. β and γ are told, or `--told` and `--told-times` (γ̂/√d) in their place; the
+direction is known only to the comparison at the end. `--times` is γ/√d, `--step` a lattice that
+values are rounded to; with `--differences` nothing but these is seen. One thread.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import time
+from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,18 +24,14 @@ from threadpoolctl import threadpool_limits
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.evidence import MACHINE, RESULTS, plugin_module
+from dpaudit.results.files import write_file
+from dpaudit_studies.evidence import MACHINE, RESULTS, keyless, options
 
 POINTS = RESULTS / "keyless-frontier" / "points.json"
 CHECKED = 512
 
 
-def keyless(module: str) -> Any:
-    """A module of the attack."""
-    return plugin_module(f"attacks.keyless.{module}")
-
-
-def specimen(args: argparse.Namespace, key_number: int) -> tuple[np.ndarray, PancakeKey]:
+def specimen(args: Namespace, key_number: int) -> tuple[np.ndarray, PancakeKey]:
     stream = KeyedStream.from_seed(args.seed).child("cell", f"{args.dim} {args.beta}")
     key = PancakeKey.new(
         dim=args.dim,
@@ -57,7 +53,7 @@ def specimen(args: argparse.Namespace, key_number: int) -> tuple[np.ndarray, Pan
     return x, key
 
 
-def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
+def one_key(args: Namespace, number: int) -> dict[str, object]:
     candidates, search = keyless("candidates"), keyless("search")
     x, key = specimen(args, number)
     held, check, rows = np.split(x, [search.HELD, search.HELD + CHECKED])
@@ -130,36 +126,18 @@ def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
 
 
 def add(point: dict[str, object], out: Path) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
     points = json.loads(out.read_text()) if out.exists() else []
     text = ",\n".join(json.dumps(each, ensure_ascii=False) for each in [*points, point])
-    beside = out.with_suffix(".part")
-    beside.write_text(f"[\n{text}\n]\n")
-    beside.replace(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_file(out, f"[\n{text}\n]\n")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dim", type=int, required=True)
-    parser.add_argument("--beta", type=float, required=True)
-    parser.add_argument("--times", type=float, default=2.0, help="γ/√d")
-    parser.add_argument("--told", type=float, default=0.0, help="β̂ of the search, else β")
-    parser.add_argument("--told-times", type=float, default=0.0, help="γ̂/√d, else γ/√d")
-    parser.add_argument("--keys", type=int, default=3)
-    parser.add_argument("--first-key", type=int, default=0)
-    parser.add_argument("--seed", default="20261126")
-    parser.add_argument("--drawn", type=int, default=30_000)
-    parser.add_argument("--lattice-rows", type=int)
-    parser.add_argument("--directions", type=int, default=1)
-    parser.add_argument("--dtype", default="float64")
-    parser.add_argument("--step", type=float, default=0.0, help="round values to this lattice")
-    parser.add_argument("--differences", action="store_true", help="only differences are seen")
-    parser.add_argument("--block", type=int, default=64)
-    parser.add_argument("--hours", type=float, default=0.1, help="CPU hours per key")
-    parser.add_argument("--reducer", default="blaster")
-    parser.add_argument("--checkpoint")
-    parser.add_argument("--out", type=Path, default=POINTS)
-    args = parser.parse_args()
+    args = options(
+        __doc__, dim=int, beta=float, times=2.0, told=0.0, told_times=0.0, keys=3, first_key=0,
+        seed="20261126", drawn=30_000, lattice_rows=int, directions=1, dtype="float64", step=0.0,
+        differences=False, block=64, hours=0.1, reducer="blaster", checkpoint=str, out=POINTS,
+    )  # fmt: skip
     for number in range(args.first_key, args.first_key + args.keys):
         with threadpool_limits(1):
             point = one_key(args, number)

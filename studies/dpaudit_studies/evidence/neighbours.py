@@ -17,7 +17,6 @@ not repeated.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -31,8 +30,10 @@ import numpy as np
 
 import dpaudit
 from dpaudit.accounting import gaussian_sigma
+from dpaudit.audit.result import MechanismResult
 from dpaudit.provenance import hardware
 from dpaudit.stats import clopper_pearson
+from dpaudit_studies.evidence import options
 
 ALPHA = 0.05
 SAMPLES = 2000
@@ -122,14 +123,10 @@ TIGHT = (
     Tight(responses, "replace"),
     Tight(count, "add-remove"),
     Tight(text, "add-remove"),
-    Tight(
-        histogram,
-        "add-remove",
-        tuple({"city": city} for city in ("Bonn", "Bonn", "Graz", "Ulm")),
-        None,
-    ),
+    Tight(histogram, "add-remove",
+          tuple({"city": city} for city in ("Bonn", "Bonn", "Graz", "Ulm")), None),
     Tight(gaussian, "add-remove", delta=DELTA),
-)
+)  # fmt: skip
 
 
 Answer = float | str | dict[Any, float] | list[float]
@@ -246,9 +243,8 @@ SEARCHED = (
     Searched("maximum", lambda data: max(data, default=0.0), 0.5),
     Searched("range", spread, 0.5),
     Searched("variance", lambda data: float(np.var(data)) if data else 0.0, 1 / 32),
-    Searched(
-        "mean, n of the data", lambda data: math.fsum(data) / len(data) if data else 0.5, 1 / 8
-    ),
+    Searched("mean, n of the data", lambda data: math.fsum(data) / len(data) if data else 0.5,
+             1 / 8),
     Searched("share among the large", share, 1 / 8),
     Searched("largest gap", gap, 0.5),
     Searched("most frequent value", most_frequent, 0.5),
@@ -257,21 +253,16 @@ SEARCHED = (
     Searched("two at the top", lambda data: 4.0 * (data.count(1.0) == 2), 1.0),
     Searched("sum clipped above only", math.fsum, 1.0, bounds=(-4, 1)),
     Searched("numbers of those that occur", lambda data: [0.0] * len(set(data)), 1.0),
-    Searched(
-        "counts of those that occur",
-        lambda data: {x: float(data.count(x)) for x in sorted(set(data))},
-        1.0,
-    ),
-    Searched(
-        "count, exact from six on", lambda data: str(len(data)) if len(data) > 5 else "few", 1.0
-    ),
+    Searched("counts of those that occur",
+             lambda data: {x: float(data.count(x)) for x in sorted(set(data))}, 1.0),
+    Searched("count, exact from six on", lambda data: str(len(data)) if len(data) > 5 else "few",
+             1.0),
     Searched("sum (sound)", math.fsum, 1.0),
     Searched("median (sound)", median, 0.5),
-    Searched(
-        "histogram (sound)", lambda data: [float(data.count(x)) for x in (0.0, 0.5, 1.0)], 1.0
-    ),
+    Searched("histogram (sound)", lambda data: [float(data.count(x)) for x in (0.0, 0.5, 1.0)],
+             1.0),
     Searched("range (sound)", spread, 1.0, "replace"),
-)
+)  # fmt: skip
 DATA = (0.0, 0.5, 1.0, 0.0, 1.0, 0.5, 0.5, 0.0)
 
 
@@ -280,6 +271,24 @@ def words(data: Any) -> str:
     counted = [(x, len(list(run))) for x, run in itertools.groupby(data)]
     shown = [f"{x:.3g}" + (f"×{times}" if times > 1 else "") for x, times in counted]
     return f"[{' '.join(shown)}]"
+
+
+def searched(
+    case: Tight | Searched, name: str, releases: Callable[[Rng], Release], data: list[Any],
+    seed: int, **more: Any,
+) -> MechanismResult:  # fmt: skip
+    """An audit that searches for the pair of neighbours; claimed: ε = 1."""
+    return dpaudit.audit_datasets(
+        releases(np.random.default_rng([seed, *name.encode()])),
+        dataset=data,
+        neighbours="search",
+        adjacency=case.adjacency,
+        bounds=case.bounds,
+        epsilon=1,
+        seed=seed,
+        in_process=True,
+        **more,
+    )
 
 
 def table(names: list[str], *, seed: int, samples: int) -> None:
@@ -295,17 +304,10 @@ def table(names: list[str], *, seed: int, samples: int) -> None:
             continue
         began = time.process_time()
         low, high = case.bounds
-        result = dpaudit.audit_datasets(
-            case.releases(np.random.default_rng([seed, *case.name.encode()])),
-            dataset=[low + (high - low) * x for x in DATA],
-            neighbours="search",
-            adjacency=case.adjacency,
-            bounds=case.bounds,
-            epsilon=1,
+        result = searched(
+            case, case.name, case.releases, [low + (high - low) * x for x in DATA], seed,
             samples=samples,
-            seed=seed,
-            in_process=True,
-        )
+        )  # fmt: skip
         seconds = time.process_time() - began
         pair = [json.loads(text) for text in result.details["pair"]]
         true = case.loss(*map(case.asked, pair))
@@ -322,19 +324,10 @@ def table(names: list[str], *, seed: int, samples: int) -> None:
 def audited(case: Tight, seed: int) -> dict[str, Any]:
     """One searched audit, as a row."""
     name = case.release.__name__
-    result = dpaudit.audit_datasets(
-        case.release(np.random.default_rng([seed, *name.encode()])),
-        dataset=list(case.data),
-        neighbours="search",
-        adjacency=case.adjacency,
-        bounds=case.bounds,
-        epsilon=1,
-        delta=case.delta,
-        alpha=ALPHA,
-        samples=SAMPLES,
-        seed=seed,
-        in_process=True,
-    )
+    result = searched(
+        case, name, case.release, list(case.data), seed,
+        samples=SAMPLES, alpha=ALPHA, delta=case.delta,
+    )  # fmt: skip
     return {
         "mechanism": name,
         "seed": seed,
@@ -380,17 +373,11 @@ def validity(names: list[str], times: int, *, seed: int, file: Path | None) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The search for neighbours, counted.")
-    parser.add_argument("names", nargs="*", help="mechanisms; all by default")
-    parser.add_argument("--validity", type=int, help="audits of each honest mechanism")
-    parser.add_argument("--samples", type=float, default=1e5, help="of each audit of the table")
-    parser.add_argument("--rows", type=Path)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    given = options(__doc__, names=(), validity=int, samples=100_000, rows=Path, seed=1)
     began = time.process_time()
     if given.validity is None:
         print(f"seed {given.seed}, {hardware()}")
-        table(given.names, seed=given.seed, samples=int(given.samples))
+        table(given.names, seed=given.seed, samples=given.samples)
     else:
         print(f"{SAMPLES:,} releases per neighbour, seeds from {given.seed}, {hardware()}\n")
         validity(given.names, given.validity, seed=given.seed, file=given.rows)

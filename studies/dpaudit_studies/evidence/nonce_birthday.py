@@ -21,8 +21,7 @@ from dpaudit.claims import Claim
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.randomness import KeyedStream
-from dpaudit.results.files import write_file
-from dpaudit_studies.evidence import MACHINE, RESULTS
+from dpaudit_studies.evidence import MACHINE, RESULTS, write
 
 WRITTEN = RESULTS / "seed-in-noise" / "birthday.json"
 LAW = Claim.parse("gaussian:sigma=1")
@@ -57,7 +56,7 @@ def main() -> None:
         began = time.process_time()
         while len(own) < trials:
             own.append(found_after(bits, len(own), share=done["share"]))
-            write_file(WRITTEN, json.dumps(done) + "\n")
+            write(WRITTEN, done, indent=None)
         print(bits, f"{time.process_time() - began:.0f} CPU seconds", flush=True)
 
 

@@ -8,14 +8,13 @@ million values). Each is stopped after 15 CPU seconds, or as many as the audit t
 more. Drawing is in no row's seconds. A p-value of Rabbit is a finding beyond 1e-4 (39 of them:
 0.8 % for right bits), one of PractRand where it says FAIL.
 
-docs/studies/other-batteries.md says how both programs are built. What is not given or not installed
-is left out. Writes docs/studies/results/other-batteries/results.json after every row, and resumes
-there.
+docs/studies/other-batteries.md says how both programs (`--testu01`, `--practrand`) are built. What
+is not given or not installed is left out. Writes docs/studies/results/other-batteries/results.json
+after every row, and resumes there.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import re
@@ -38,10 +37,11 @@ from dpaudit.codec import to_dict
 from dpaudit.errors import DpauditError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.evidence import MACHINE, RESULTS
+from dpaudit_studies.evidence import MACHINE, RESULTS, options, write
+from dpaudit_studies.keyless import children_cpu
 from dpaudit_studies.real_samplers import CASES
+from dpaudit_studies.real_samplers.measure import ProgramSampler
 from dpaudit_studies.real_samplers.programs import LANGUAGES
-from dpaudit_studies.real_samplers.sampler import ProgramSampler
 
 WRITTEN = RESULTS / "other-batteries" / "results.json"
 SEED = "20261123"
@@ -79,10 +79,10 @@ def opened(name: str, stream: KeyedStream) -> ProgramSampler:
 def audited(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:
     """Verdict, first finding and CPU seconds of the audit; the program's own are apart."""
     tests = tuple(sorted(set(registry.plugins("tests")) - {SEARCH}))
-    options = AuditOptions(samples=samples, seed=f"{SEED}/{name}", tests=tests)
+    how = AuditOptions(samples=samples, seed=f"{SEED}/{name}", tests=tests)
     began = time.process_time()
     with opened(name, stream.child("audited")) as sampler:
-        result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
+        result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=how)
     spent = time.process_time() - began
     found = [test for test in result.tests if test.finding]
     return {
@@ -100,8 +100,7 @@ def others(
     readers = {}
     with tempfile.TemporaryDirectory() as folder, opened(name, stream.child("bits")) as sampler:
         for key, command in programs.items():
-            path = Path(folder, key)
-            readers[key] = Reader(command, path, cpu=cpu)
+            readers[key] = Reader(command, Path(folder, key), cpu=cpu)
         drawn = 0
         while drawn < GIVEN and any(reader.reading for reader in readers.values()):
             u = scipy.special.ndtr(sampler.draw(PIECE, 1, timeout=600.0).ravel())
@@ -140,10 +139,9 @@ class Reader:
         """What it said: how many of its statistics fail, and the first of them."""
         with contextlib.suppress(OSError):
             self._program.stdin.close()  # type: ignore[union-attr]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = children_cpu()
         self._program.wait()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        spent = children_cpu() - before
         failed = failures(self._path.read_text(errors="replace"))
         return {
             "found": bool(failed),
@@ -169,50 +167,34 @@ def failures(said: str) -> list[str]:
 
 def main() -> None:
     """One row per sampler and battery, on screen and in the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=float, default=3e6)
-    parser.add_argument("--testu01", help="built from examples/other_batteries/testu01.c")
-    parser.add_argument("--practrand", help="PractRand's RNG_test")
-    parser.add_argument("--samplers", nargs="+", default=[*FLAWED, *RIGHT], choices=list(CASES))
-    options = parser.parse_args()
+    given = options(
+        __doc__, samples=3_000_000, testu01=str, practrand=str, samplers=[*FLAWED, *RIGHT]
+    )
     programs = {}
-    if options.testu01:
-        programs["Rabbit"] = [options.testu01, str(1 << 24)]
-    if options.practrand:
-        programs["PractRand"] = [options.practrand, "stdin16", "-tlmin", "1MB", "-tlmax", "32MB"]
+    if given.testu01:
+        programs["Rabbit"] = [given.testu01, str(1 << 24)]
+    if given.practrand:
+        programs["PractRand"] = [given.practrand, "stdin16", "-tlmin", "1MB", "-tlmax", "32MB"]
     audited(RIGHT[0], KeyedStream.from_seed(SEED), 200_000)  # compiles
     rows: list[dict[str, Any]] = json.loads(WRITTEN.read_text())["rows"] if WRITTEN.exists() else []
     done = {row["sampler"] for row in rows}
-    for name in options.samplers:
+    for name in given.samplers:
         if name in done:
             continue
         stream = KeyedStream.from_seed(SEED).child(name)
         try:
-            row = {"audit": audited(name, stream, int(options.samples))}
+            row = {"audit": audited(name, stream, given.samples)}
             cpu = max(LEAST_CPU, int(row["audit"]["cpu_seconds"]))
             row |= others(name, stream, programs, cpu=cpu)
         except DpauditError as error:
             print(f"{name}: left out, {error}", flush=True)
             continue
         case = CASES[name]
-        rows.append(
-            {
-                "sampler": name,
-                "version": case.version,
-                "generator": case.generator,
-                "transform": case.transform,
-                "flawed": name in FLAWED,
-                "by": row,
-            }
-        )
+        about = {"version": case.version, "generator": case.generator, "transform": case.transform}
+        rows.append({"sampler": name, **about, "flawed": name in FLAWED, "by": row})
         print(f"{name}: " + ", ".join(f"{k} {v['found']}" for k, v in row.items()), flush=True)
-        WRITTEN.parent.mkdir(parents=True, exist_ok=True)
-        told = {
-            "hardware": MACHINE,
-            "seed": SEED,
-            "provenance": to_dict(collect(seed=SEED, plugins=())),
-        }
-        WRITTEN.write_text(json.dumps({**told, "rows": rows}, indent=1, ensure_ascii=False) + "\n")
+        provenance = to_dict(collect(seed=SEED, plugins=()))
+        write(WRITTEN, {"hardware": MACHINE, "seed": SEED, "provenance": provenance, "rows": rows})
 
 
 if __name__ == "__main__":

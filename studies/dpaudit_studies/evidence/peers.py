@@ -15,7 +15,6 @@ and the tables in README.md beside it.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import math
@@ -36,7 +35,8 @@ from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, audit_scores, 
 from dpaudit.provenance import collect
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import Interval
-from dpaudit_studies.evidence import RESULTS
+from dpaudit_studies.evidence import RESULTS, options, write
+from dpaudit_studies.evidence.peers_tables import tables, written_between
 
 ALPHA = 0.05
 GRID = 2.0**-20  # releases on it, so that only the planted flaw shows
@@ -103,6 +103,10 @@ class Case:
     gdp: bool = False
     mu: float = 0.0  # claimed, where ``gdp``; 0: that of ``SIGMA``
 
+    @property
+    def methods(self) -> list[str]:
+        return [*CP, *(["gdp"] if self.gdp else [])]
+
 
 DELTA = 1e-3
 STEP_DELTA = 1e-5
@@ -130,17 +134,11 @@ FLAWED = (
     laplace_case("laplace-20", "Laplace, scale 20 % too small", 0.8),
     gauss_case("gaussian-10", "Gaussian, σ 10 % too small", 0.9),
     gauss_case("gaussian-20", "Gaussian, σ 20 % too small", 0.8),
-    Case(
-        "sensitivity",
-        "Laplace for sensitivity 1, neighbours 2 apart",
-        laplace(1.0),
-        1.0,
-        2.0,
-        second=2.0,
-    ),
+    Case("sensitivity", "Laplace for sensitivity 1, neighbours 2 apart", laplace(1.0), 1.0, 2.0,
+         second=2.0),
     Case("low-bits", "Laplace in plain floating point", naive, 1.0, math.inf, told=lowest_bit),
     Case("one-sided", "noise rounded to 0.3, the sum not", one_sided, 1.0, math.inf, told=off_grid),
-)
+)  # fmt: skip
 STEPS = (
     step_case("step", "DP-SGD step, as claimed", 1.0),
     step_case("step-20", "DP-SGD step, σ 20 % too small", 1.25),
@@ -173,27 +171,21 @@ class Canaries:
         noise = rng.normal(size=self.m) if self.law == "gaussian" else rng.laplace(size=self.m)
         return noise + self.shift * member, member
 
+    @property
+    def methods(self) -> list[str]:
+        return [*ONE_RUN, *CP, *(FDP if self.law == "gaussian" else [])]
+
 
 def gaussian_canaries(mu: float, m: int) -> Canaries:
     truth = gaussian_epsilon(ONE_RUN_DELTA, sigma=1 / mu) if mu else 0.0
-    says = (
-        f"Gaussian scores, μ = {mu:g}, {m:,} canaries"
-        if mu
-        else f"scores that show nothing, {m:,} canaries"
-    )
-    return Canaries(f"mu-{mu:g}-{m}", says, "gaussian", mu, truth, m)
+    says = f"Gaussian scores, μ = {mu:g}" if mu else "scores that show nothing"
+    return Canaries(f"mu-{mu:g}-{m}", f"{says}, {m:,} canaries", "gaussian", mu, truth, m)
 
 
 def laplace_canaries(epsilon: float, m: int) -> Canaries:
     truth = laplace_epsilon(ONE_RUN_DELTA, scale=1 / epsilon)
-    return Canaries(
-        f"laplace-{epsilon:g}-{m}",
-        f"Laplace scores, ε = {epsilon:g}, {m:,} canaries",
-        "laplace",
-        epsilon,
-        truth,
-        m,
-    )
+    says = f"Laplace scores, ε = {epsilon:g}, {m:,} canaries"
+    return Canaries(f"laplace-{epsilon:g}-{m}", says, "laplace", epsilon, truth, m)
 
 
 CANARIES = (
@@ -201,10 +193,8 @@ CANARIES = (
     gaussian_canaries(3.0, 10_000), laplace_canaries(2.0, 1000), laplace_canaries(2.0, 10_000),
 )  # fmt: skip
 HONEST_CANARIES = (
-    gaussian_canaries(0.0, 500),
-    gaussian_canaries(1.0, 500),
-    laplace_canaries(1.0, 500),
-)
+    gaussian_canaries(0.0, 500), gaussian_canaries(1.0, 500), laplace_canaries(1.0, 500),
+)  # fmt: skip
 
 
 class Recorded:
@@ -307,22 +297,13 @@ def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]
     return row, scores[~member], scores[member]
 
 
-def methods_of(canaries: Canaries) -> list[str]:
-    return [*ONE_RUN, *CP, *(FDP if canaries.law == "gaussian" else [])]
-
-
 def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
     rows = []
     for case in (*FLAWED, HONEST[0], HONEST[2], *STEPS):
         row, first, second = audited(case, samples, str(seed))
         scores = [("release", lambda x: x), *([("told", case.told)] if case.told else [])]
         asked = {
-            name: jobs.add(
-                of(second),
-                of(first),
-                delta=case.delta,
-                methods=[*CP, *(["gdp"] if case.gdp else [])],
-            )
+            name: jobs.add(of(second), of(first), delta=case.delta, methods=case.methods)
             for name, of in scores
         }
         rows.append({**_plain(case), "dpaudit": row, "jobs": asked})
@@ -339,16 +320,10 @@ def canary_part(jobs: Jobs, seed: int) -> list[dict[str, Any]]:
     for canaries in CANARIES:
         row, outside, inside = scored(canaries, seed)
         job = jobs.add(
-            inside, outside, delta=ONE_RUN_DELTA, methods=methods_of(canaries), splits=SPLITS
+            inside, outside, delta=ONE_RUN_DELTA, methods=canaries.methods, splits=SPLITS
         )
-        rows.append(
-            {
-                **dataclasses.asdict(canaries),
-                "delta": ONE_RUN_DELTA,
-                "dpaudit": row,
-                "jobs": {"score": job},
-            }
-        )
+        about = {**dataclasses.asdict(canaries), "delta": ONE_RUN_DELTA}
+        rows.append({**about, "dpaudit": row, "jobs": {"score": job}})
         print(
             f"{canaries.says}: ε ≥ {row['epsilon']:.3f} (true {canaries.truth:.3f})",
             file=sys.stderr,
@@ -364,10 +339,10 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
         for i in range(repeats):
             if isinstance(case, Canaries):
                 row, first, second = scored(case, seed + 1 + i)
-                delta, methods = ONE_RUN_DELTA, methods_of(case)
+                delta, methods = ONE_RUN_DELTA, case.methods
             else:
                 row, first, second = audited(case, samples, str(seed + 1 + i))
-                delta, methods = case.delta, [*CP, *(["gdp"] if case.gdp else [])]
+                delta, methods = case.delta, case.methods
             chosen = [m for m in methods if "multisplit" not in m and (i < 100 or m not in FDP)]
             ours.append(row)
             asked.append(jobs.add(second, first, delta=delta, methods=chosen))
@@ -379,13 +354,7 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
 
 
 def _plain(case: Case) -> dict[str, Any]:
-    return {
-        "name": case.name,
-        "says": case.says,
-        "claim": case.claim,
-        "truth": case.truth,
-        "delta": case.delta,
-    }
+    return {name: getattr(case, name) for name in ("name", "says", "claim", "truth", "delta")}
 
 
 def settle(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> None:
@@ -429,40 +398,28 @@ def _finite(value: Any) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--samples", type=int, default=50_000, help="releases at each neighbour, flawed mechanisms"
+    # releases at each neighbour: of flawed mechanisms, and of honest ones, which are repeated
+    given = options(
+        __doc__, samples=50_000, honest_samples=2_000, repeats=300, seed=1, out=RESULTS / "peers"
     )
-    parser.add_argument("--repeats", type=int, default=300, help="of each honest case")
-    parser.add_argument(
-        "--honest-samples", type=int, default=2_000, help="releases at each neighbour, honest ones"
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS / "peers")
-    options = parser.parse_args()
-    from dpaudit_studies.evidence.peers_tables import tables, written_between
-
     jobs, began = Jobs(), time.perf_counter()
-    flawed = flawed_part(jobs, options.samples, options.seed)
-    canaries = canary_part(jobs, options.seed)
-    honest = honest_part(jobs, options.repeats, options.honest_samples, options.seed)
+    flawed = flawed_part(jobs, given.samples, given.seed)
+    canaries = canary_part(jobs, given.seed)
+    honest = honest_part(jobs, given.repeats, given.honest_samples, given.seed)
     versions, answers = jobs.answers()
     settle(flawed, answers)
     settle(canaries, answers)
-    provenance = collect(seed=str(options.seed), plugins=())
+    provenance = collect(seed=str(given.seed), plugins=())
     document = _finite(
         {
-            "command": "make peers", "alpha": ALPHA, "samples": options.samples,
-            "honest_samples": options.honest_samples, "repeats": options.repeats, "flawed": flawed,
+            "command": "make peers", "alpha": ALPHA, "samples": given.samples,
+            "honest_samples": given.honest_samples, "repeats": given.repeats, "flawed": flawed,
             "one_run": canaries, "soundness": shares(honest, answers), "peers": versions,
             "provenance": dataclasses.asdict(provenance), "seconds": time.perf_counter() - began,
         },
     )  # fmt: skip
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "results.json").write_text(
-        json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    )
-    written_between(options.out / "README.md", "peers", tables(document))
+    write(given.out / "results.json", document)
+    written_between(given.out / "README.md", "peers", tables(document))
     print(tables(document))
 
 

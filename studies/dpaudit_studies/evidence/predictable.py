@@ -9,7 +9,6 @@ drawing), and what it predicted. `--write` keeps the table in docs/studies/resul
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import time
@@ -25,9 +24,9 @@ from dpaudit import registry
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
-from dpaudit.results.files import write_file
 from dpaudit.vectors import generators
-from dpaudit_studies.evidence import MACHINE, RESULTS
+from dpaudit_studies.evidence import MACHINE, RESULTS, options, write
+from dpaudit_studies.zoo.transforms import box_muller_of
 
 WRITTEN = RESULTS / "predictable"
 D = 64
@@ -73,15 +72,7 @@ def inverse(uniforms: Draw) -> Draw:
 
 def box_muller(uniforms: Draw) -> Draw:
     """Both outputs, next to each other; an even number."""
-
-    def draw(m: int) -> Floats:
-        u, turned = uniforms(m).reshape(-1, 2).T
-        size = np.sqrt(-2 * np.log1p(-u))
-        return np.stack(
-            [size * np.cos(2 * np.pi * turned), size * np.sin(2 * np.pi * turned)], 1
-        ).ravel()
-
-    return draw
+    return lambda m: box_muller_of(*uniforms(m).reshape(-1, 2).T).ravel()
 
 
 def polar(uniforms: Draw) -> Draw:
@@ -123,12 +114,6 @@ def twister() -> Draw:
     return lambda m: (made.random_raw(m) + 0.5) * 2.0**-32
 
 
-def legacy_laplace() -> Draw:
-    """Numpy's own, from 53 bits."""
-    made = np.random.RandomState(SEED)
-    return lambda m: made.laplace(0, 1, m)
-
-
 def r_uniforms() -> Draw:
     """Two words each: 27 and 32 bits, as R's inversion takes them."""
     made = np.random.RandomState(SEED)._bit_generator
@@ -142,8 +127,7 @@ def r_uniforms() -> Draw:
 
 def ruby_uniforms() -> Draw:
     """53 bits of two words, as Ruby, Python and numpy's legacy generator make them."""
-    made = np.random.RandomState(SEED)
-    return made.random_sample
+    return np.random.RandomState(SEED).random_sample
 
 
 def state(*numbers: int) -> generators.Words64:
@@ -302,12 +286,7 @@ ROWS = [
     Row("MT19937, 53 bits (Ruby, Python's random), Φ⁻¹", lambda: inverse(ruby_uniforms()), LINEAR),
     Row("MT19937, Python's random.gauss", gauss, LINEAR),
     Row("MT19937, torch.randn on the CPU", torch_normal, LINEAR),
-    Row(
-        "MT19937, numpy.random.laplace (legacy)",
-        legacy_laplace,
-        LINEAR,
-        "laplace:scale=1",
-    ),
+    Row("MT19937, numpy.random.laplace (legacy)", lambda: legacy("laplace"), LINEAR, _LAPLACE),
     Row("xorshift128+ in V8's blocks (Node), Φ⁻¹", lambda: inverse(words(v8, 52)), LINEAR),
     Row("xorshift128+ in V8's blocks, Box-Muller", lambda: box_muller(words(v8, 52)), LINEAR),
     Row("TW223 (LuaJIT), Φ⁻¹", lambda: inverse(words(luajit, 52)), LINEAR),
@@ -320,28 +299,15 @@ ROWS = [
     Row("PRBS31, signs only", lambda: signs(words(shift_register, 1)), LINEAR),
     Row("minstd (48271), Φ⁻¹", lambda: inverse(congruential(*_MINSTD)), LATTICE),
     Row("minstd (48271), Box-Muller", lambda: box_muller(congruential(*_MINSTD)), LATTICE),
-    Row(
-        "minstd (48271), Box-Muller, cosine only",
-        lambda: cosine_only(congruential(*_MINSTD)),
-        LATTICE,
-    ),
-    Row(
-        "minstd (48271), two geometric numbers",
-        lambda: geometric_numbers(congruential(*_MINSTD)),
-        LATTICE,
-        "discrete-laplace:scale=10",
-    ),
+    Row("minstd (48271), Box-Muller, cosine only", lambda: cosine_only(congruential(*_MINSTD)),
+        LATTICE),
+    Row("minstd (48271), two geometric numbers", lambda: geometric_numbers(congruential(*_MINSTD)),
+        LATTICE, "discrete-laplace:scale=10"),
     Row("RANDU, Φ⁻¹", lambda: inverse(congruential(2**31, 65539)), LATTICE),
-    Row(
-        "ANSI C's rand, 15 bits, Φ⁻¹",
-        lambda: inverse(congruential(2**31, 1103515245, 12345, keep=15)),
-        LATTICE,
-    ),
-    Row(
-        "a secret multiplier modulo 2^32, Φ⁻¹",
-        lambda: inverse(congruential(2**32, 2891336453, 7)),
-        LATTICE,
-    ),
+    Row("ANSI C's rand, 15 bits, Φ⁻¹",
+        lambda: inverse(congruential(2**31, 1103515245, 12345, keep=15)), LATTICE),
+    Row("a secret multiplier modulo 2^32, Φ⁻¹", lambda: inverse(congruential(2**32, 2891336453, 7)),
+        LATTICE),
     Row("drand48, Φ⁻¹", lambda: inverse(congruential(*_48)), LATTICE),
     Row("java.util.Random, nextFloat, Φ⁻¹", lambda: inverse(congruential(*_48, keep=24)), LATTICE),
     Row("java.util.Random, nextGaussian", lambda: polar(congruential(*_48, stride=2)), LATTICE),
@@ -354,11 +320,7 @@ ROWS = [
     Row("lagged Fibonacci 55, 24, Φ⁻¹", lambda: inverse(lagged(55, 24)), LATTICE),
     Row("lagged Fibonacci 55, 24, Box-Muller", lambda: box_muller(lagged(55, 24)), LATTICE),
     Row("lagged Fibonacci 607, 273, Φ⁻¹", lambda: inverse(lagged(607, 273)), LATTICE),
-    Row(
-        "subtract-with-borrow 43, 22, Φ⁻¹",
-        lambda: inverse(lagged(43, 22, -1)),
-        LATTICE,
-    ),
+    Row("subtract-with-borrow 43, 22, Φ⁻¹", lambda: inverse(lagged(43, 22, -1)), LATTICE),
     Row("RANLUX's recurrence 24, 10, Φ⁻¹", lambda: inverse(lagged(24, 10, -1, bits=24)), LATTICE),
     Row("TW223 (LuaJIT), polar", lambda: polar(words(luajit, 52)), LINEAR),
     Row("xorshift128+ in V8's blocks, polar", lambda: polar(words(v8, 52)), LINEAR),
@@ -371,7 +333,7 @@ ROWS = [
     Row("MT19937, torch.randn on the CPU", torch_normal, STATE),
     Row("MT19937, torch.randn on the CPU, float64", lambda: torch_normal("float64"), STATE),
     Row("PCG64, numpy's default_rng().normal", modern, STATE),
-]
+]  # fmt: skip
 
 
 def measured(row: Row) -> Line:
@@ -398,44 +360,28 @@ def measured(row: Row) -> Line:
 
 def told(one: Line) -> str:
     """A line for people."""
-    return " | ".join(
-        (
-            one.generator,
-            one.test,
-            f"needed {_count(one.needed)}",
-            f"predicted at {_count(one.drawn)}",
-            f"{one.seconds:.2f} s",
-            one.predicted or "nothing",
-        )
+    needed, drawn = ("" if n is None else f"{n:,}" for n in (one.needed, one.drawn))
+    return (
+        f"{one.generator} | {one.test} | needed {needed} | predicted at {drawn} | "
+        f"{one.seconds:.2f} s | {one.predicted or 'nothing'}"
     )
 
 
-def _count(number: int | None) -> str:
-    return "" if number is None else f"{number:,}"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=None, help="rows whose name contains this")
-    parser.add_argument("--write", action="store_true", help=f"write {WRITTEN}")
-    chosen = parser.parse_args()
+    chosen = options(__doc__, only=[""], write=False)
     lines = []
     for row in ROWS:
-        if chosen.only is None or any(part in row.name for part in chosen.only):
+        if any(part in row.name for part in chosen.only):
             lines.append(measured(row))
             print(told(lines[-1]), flush=True)
-    if chosen.write:
-        write(lines)
-
-
-def write(lines: list[Line]) -> None:
-    """Replace these rows in the results; others that are still in ROWS stay."""
+    if not chosen.write:
+        return
+    # these rows are replaced; others that are still in ROWS stay
     path = WRITTEN / "results.json"
     before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
     known = {(one.generator, one.test): one for one in [*(Line(**row) for row in before), *lines]}
     kept = [known[row.name, row.test] for row in ROWS if (row.name, row.test) in known]
-    result: dict[str, Any] = {"machine": MACHINE, "seed": SEED, "rows": [asdict(x) for x in kept]}
-    write_file(path, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write(path, {"machine": MACHINE, "seed": SEED, "rows": [asdict(x) for x in kept]})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ ends, and one that is there is not repeated. `python -m result_tables` writes th
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
@@ -18,8 +17,7 @@ from typing import Any
 from dpaudit import audit_sampler
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.randomness import KeyedStream
-from dpaudit.results.files import write_file
-from dpaudit_studies.evidence import MACHINE, RESULTS
+from dpaudit_studies.evidence import MACHINE, RESULTS, options, write
 
 WRITTEN = RESULTS / "seed-in-noise" / "audits.json"
 ALPHA = 0.01
@@ -48,8 +46,8 @@ def audited(
     law: str, code: str, bits: int, seed: int, *, key: Path, samples: float
 ) -> dict[str, Any]:
     began = time.process_time()
-    options = f"law={law},code={code},nonce_bits={bits},key={key}"
-    result = audit_sampler(f"seed-in-noise:{options}", samples=samples, alpha=ALPHA, seed=seed)
+    source = f"seed-in-noise:law={law},code={code},nonce_bits={bits},key={key}"
+    result = audit_sampler(source, samples=samples, alpha=ALPHA, seed=seed)
     counted = [t for t in result.tests if not t.advisory]
     first = min(counted, key=lambda t: t.p_adjusted)
     return {
@@ -70,9 +68,7 @@ def audited(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=float, default=1e7)
-    args = parser.parse_args()
+    args = options(__doc__, samples=1e7)
     done = json.loads(WRITTEN.read_text()) if WRITTEN.exists() else []
     with tempfile.TemporaryDirectory() as folder:
         key = Path(folder) / "key.json"
@@ -81,7 +77,7 @@ def main() -> None:
             if any(row["seed"] == seed for row in done):
                 continue
             done.append(audited(law, code, bits, seed, key=key, samples=args.samples))
-            write_file(WRITTEN, json.dumps(done, indent=1) + "\n")
+            write(WRITTEN, done)
             print(done[-1], flush=True)
 
 

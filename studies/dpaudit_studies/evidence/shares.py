@@ -11,7 +11,6 @@ specimen per line, and goes on from there. It never draws from, or reads, the te
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.options import count_of
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.evidence import MACHINE, RESULTS
+from dpaudit_studies.evidence import MACHINE, RESULTS, options
 from dpaudit_studies.zoo import HALVES, specimen, specimen_sampler
 
 ROWS = RESULTS / "zoo-unseen" / "results.json"
@@ -56,11 +55,11 @@ def counted_tests() -> int:
 def p_values(name: str, samples: int) -> dict[str, float]:
     """Of each test that counts, by name."""
     subject, stream = specimen(name), KeyedStream.from_seed(SEED).child("unseen", name)
-    options = AuditOptions(
+    how = AuditOptions(
         samples=samples, alpha=ALPHA, seed=f"{SEED}/{name}", all_values=True, search_limit=1.0
     )
     with specimen_sampler(subject, stream=stream.child("audited")) as sampler:
-        result = run_audit(sampler, claim=Claim.parse(subject.claim), options=options)
+        result = run_audit(sampler, claim=Claim.parse(subject.claim), options=how)
     return {test.name: test.p for test in result.tests if not test.advisory}
 
 
@@ -151,18 +150,15 @@ def audited(names: Sequence[str], samples: int, kept: Path | None) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples")
-    parser.add_argument("--kept", type=Path)
-    options = parser.parse_args()
-    if options.samples is None:
+    given = options(__doc__, samples=str, kept=Path)
+    if given.samples is None:
         rows = json.loads(ROWS.read_text("utf-8"))["rows"]
         print("\n".join(stored(rows, counted_tests())))
         return
-    samples = count_of(options.samples, what="values", example="2e5")
+    samples = count_of(given.samples, what="values", example="2e5")
     training = [name for name, half in HALVES.items() if half == "training"]
     began = time.process_time()
-    tables = audited(training, samples, options.kept)
+    tables = audited(training, samples, given.kept)
     print(f"{len(training)} specimens of the training half, {samples:,} values each, α = {ALPHA}")
     print(f"{MACHINE}, {time.process_time() - began:.0f} CPU seconds")
     print("\n".join(summary(tables, {name: specimen(name).expected for name in training})))

@@ -11,13 +11,14 @@ a network on MNIST (:mod:`training_mnist`). Levels:
 
 The training is a small DP-SGD in numpy: 300 records, 1,000 canaries with orthogonal gradients of
 norm 10, clipping bound 1. Its claim: noise multiplier 4, rate 0.5, 16 steps. ``--honest N`` repeats
-the honest training N times at α = 0.05 instead.
+the honest training N times at α = 0.05 instead. ``--ones`` is the number of runs with one canary
+(0: none), ``--no-steps`` leaves out Opacus, ``--out`` writes row by row as well.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,17 +30,78 @@ import dpaudit
 from dpaudit.accounting.dpsgd import DpSgd
 from dpaudit.audit.result import MechanismResult
 from dpaudit.stats import clopper_pearson
-from dpaudit_studies.evidence.training_loop import (
-    ALPHA,
-    CLAIM,
-    EPOCH,
-    RATE,
-    RECORDS,
-    SIGMA,
-    STEPS,
-    Array,
-    Loop,
-)
+from dpaudit_studies.evidence import options
+
+ALPHA = 0.05
+CLAIM = "sigma=4,rate=0.5,steps=16"
+SIGMA, RATE, STEPS, EPOCH = 4.0, 0.5, 16, 2
+RECORDS = 300
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One DP-SGD, right unless told otherwise."""
+
+    sigma: float = SIGMA
+    steps: int = STEPS
+    clip: str = "record"  # record, none, micro (batches of 8), mean
+    sampling: str = "poisson"  # poisson, shuffled, weighted (the last tenth five times as often)
+    noise: str = "fresh"  # fresh, once, epoch, last-micro, every-micro
+    divide: str = "expected"  # expected, true
+    normalised: bool = False  # BatchNorm over the batch
+
+    def batches(self, n: int, rng: np.random.Generator) -> list[Array]:
+        if self.sampling == "poisson":
+            return [np.flatnonzero(rng.random(n) < RATE) for _ in range(self.steps)]
+        if self.sampling == "weighted":
+            weights = np.where(np.arange(n) < 0.9 * n, 1.0, 5.0)
+            chances = weights / weights.sum()
+            return [rng.choice(n, round(RATE * n), p=chances) for _ in range(self.steps)]
+        epochs = -(-self.steps // EPOCH)
+        made = [b for _ in range(epochs) for b in np.array_split(rng.permutation(n), EPOCH)]
+        return made[: self.steps]
+
+    def clipped_sum(self, g: Array) -> Array:
+        if self.clip == "none":
+            return g.sum(axis=0)
+        if self.clip == "record":
+            return bounded(g).sum(axis=0)
+        if self.clip == "micro":
+            starts = np.arange(0, len(g), 8)
+            return bounded(np.add.reduceat(g, starts, axis=0)).sum(axis=0)
+        return bounded(g.mean(axis=0)[None])[0] * RATE * RECORDS
+
+    def __call__(self, data: Array, seed: int) -> Array:
+        """The noisy sums of all steps, (steps, d); their sum is where the weights went."""
+        rng = np.random.default_rng(seed)
+        d = data.shape[1]
+        released = np.empty((self.steps, d))
+        for t, batch in enumerate(self.batches(len(data), rng)):
+            g = data[batch]
+            if self.normalised and len(g):
+                g = (g - g.mean(axis=0)) / (g.std(axis=0) + 0.1)
+            made = self.clipped_sum(g) + self.sigma * self._noise(t, d, seed, rng)
+            if self.divide == "true":
+                made *= RATE * RECORDS / max(1, len(batch))
+            released[t] = made
+        return released
+
+    def _noise(self, t: int, d: int, seed: int, rng: np.random.Generator) -> Array:
+        if self.noise == "once":
+            return np.random.default_rng(seed + 1).standard_normal(d)
+        if self.noise == "epoch":
+            return np.random.default_rng([seed, t % EPOCH]).standard_normal(d)
+        if self.noise == "last-micro":  # lost where gradients are accumulated
+            return np.zeros(d)
+        drawn = rng.standard_normal(d)
+        return 2 * drawn if self.noise == "every-micro" else drawn
+
+
+def bounded(g: Array) -> Array:
+    return g / np.maximum(1.0, np.linalg.norm(g, axis=1, keepdims=True))
+
 
 CANARIES, ONES = 1_000, 2_000
 
@@ -69,12 +131,8 @@ def data(canaries: int = CANARIES) -> Array:
     return rows
 
 
-def canaries() -> Array:
-    return 10.0 * np.eye(CANARIES, CANARIES + 20)
-
-
-def by_weights(released: Array, _canaries: Any) -> Array:
-    return released.sum(axis=0)[:CANARIES]
+def by_weights(released: Array, canaries: Array) -> Array:
+    return released.sum(axis=0)[: len(canaries)]
 
 
 def by_steps(released: Array, _canaries: Any) -> Array:
@@ -83,30 +141,13 @@ def by_steps(released: Array, _canaries: Any) -> Array:
     return np.abs(seen[EPOCH:] - seen[:-EPOCH]).max(axis=0)
 
 
-def run_level(loop: Loop, scores: Callable[..., Array], runs: int, seed: int) -> MechanismResult:
+def run_level(
+    loop: Loop, scores: Callable[..., Array], runs: int, seed: int, n: int = CANARIES
+) -> MechanismResult:
     return dpaudit.audit_training(
-        loop,
-        data(),
-        canaries=canaries(),
-        scores=scores,
-        runs=runs,
-        dpsgd=CLAIM,
-        alpha=ALPHA,
-        seed=seed,
-    )
-
-
-def one_level(loop: Loop, runs: int, seed: int) -> MechanismResult:
-    return dpaudit.audit_training(
-        loop,
-        data(1),
-        canaries=10.0 * np.eye(1, 21),
-        scores=lambda released, _: released.sum(axis=0)[:1],
-        runs=runs,
-        dpsgd=CLAIM,
-        alpha=ALPHA,
-        seed=seed,
-    )
+        loop, data(n), canaries=10.0 * np.eye(n, n + 20), scores=scores, runs=runs, dpsgd=CLAIM,
+        alpha=ALPHA, seed=seed,
+    )  # fmt: skip
 
 
 def loader_level(loop: Loop, seed: int) -> str:
@@ -182,7 +223,7 @@ def shown(result: MechanismResult) -> str:
 
 
 def marked(verdict: str) -> str:
-    return {"finding": "**found**", "": ""}.get(verdict, verdict)
+    return "**found**" if verdict == "finding" else verdict
 
 
 @dataclass(frozen=True)
@@ -191,29 +232,28 @@ class Task:
 
     says: str
     run: Callable[..., MechanismResult]
-    one: Callable[..., MechanismResult]
     by_weights: Callable[..., Array]
     by_steps: Callable[..., Array]
     ones: int
     weights: int
 
+    def one(self, loop: Loop, runs: int, seed: int) -> MechanismResult:
+        return self.run(loop, self.by_weights, runs, seed, 1)
+
 
 def task(*, mnist: bool) -> Task:
     if not mnist:
-        return Task("numpy", run_level, one_level, by_weights, by_steps, ONES, 1_000)
+        return Task("numpy", run_level, by_weights, by_steps, ONES, 1_000)
     from dpaudit_studies.evidence import training_mnist as digits
 
-    def one(loop: Loop, runs: int, seed: int) -> MechanismResult:
-        return digits.run_level(loop, digits.by_weights, runs, seed, 1)
-
-    right = digits.accuracy(digits.on_digits(HONEST))
+    right = 100 * digits.accuracy(digits.on_digits(HONEST))
+    says = f"MNIST, {digits.WEIGHTS:,} weights, {right:.0f} % right"
     return Task(
-        f"MNIST, {digits.WEIGHTS:,} weights, {100 * right:.0f} % right",
-        *(digits.run_level, one, digits.by_weights, digits.by_steps, 600, digits.WEIGHTS),
+        says, digits.run_level, digits.by_weights, digits.by_steps, ones=600, weights=digits.WEIGHTS
     )
 
 
-def table(given: argparse.Namespace) -> None:
+def table(given: Namespace) -> None:
     """Print the table; rows that ``out`` already has are not computed again."""
     at, runs, seed = task(mnist=given.mnist), given.runs, given.seed
     ones = at.ones if given.ones is None else given.ones
@@ -247,7 +287,7 @@ def table(given: argparse.Namespace) -> None:
             given.out.write_text("\n".join(lines) + "\n")
 
 
-def honest(given: argparse.Namespace) -> None:
+def honest(given: Namespace) -> None:
     """How often an honest training is a finding, by its weights in one run and with one canary."""
     at, times = task(mnist=given.mnist), given.honest
     levels = {
@@ -270,15 +310,9 @@ def honest(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mnist", action="store_true", help="a network on MNIST")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--ones", type=int, help="runs of one canary; 0 leaves them out")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--honest", type=int, default=0, metavar="N")
-    parser.add_argument("--no-steps", action="store_true", help="without Opacus")
-    parser.add_argument("--out", type=Path, help="also written there, row by row")
-    given = parser.parse_args()
+    given = options(
+        __doc__, mnist=False, runs=20, ones=int, seed=1, honest=0, no_steps=False, out=Path
+    )
     if given.honest:
         honest(given)
     else:

@@ -1,6 +1,6 @@
-"""The loop of :mod:`training_loop` as a small network on MNIST, with canaries of one dark pixel.
+"""The loop of :mod:`training_bugs` as a small network on MNIST, with canaries of one dark pixel.
 
-1,000 digits, 784-16-10 with tanh (12,704 weights), the claim of :mod:`training_loop`. A canary is
+1,000 digits, 784-16-10 with tanh (12,704 weights), the claim of :mod:`training_bugs`. A canary is
 an image that is dark but for one pixel, which no digit uses, with a random label: its gradient is
 nearly orthogonal to all others. It is scored by how far its pixel's weights moved along its first
 gradient. MNIST is read from the folder that ``DPAUDIT_DATA`` names (``mnist.npz``), or
@@ -18,7 +18,7 @@ import numpy as np
 import dpaudit
 from dpaudit.audit.result import MechanismResult
 from dpaudit.training.data import load_images
-from dpaudit_studies.evidence.training_loop import ALPHA, CLAIM, EPOCH, RATE, Array, Loop
+from dpaudit_studies.evidence.training_bugs import ALPHA, CLAIM, EPOCH, RATE, Array, Loop
 
 DIGITS, HIDDEN, LABELS = 1_000, 16, 10
 WEIGHTS = 784 * HIDDEN + HIDDEN * LABELS

@@ -6,7 +6,6 @@ training, two with a planted bug, and what initial weights that differ between r
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import dpaudit
+from dpaudit_studies.evidence import options
 
 RATE, STEPS = 0.05, 100
 CLAIM = f"sigma=1,rate={RATE},steps={STEPS}"
@@ -59,10 +59,7 @@ TRAININGS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    given = options(__doc__, runs=60, seed=1)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     digits = load_digits()

@@ -76,7 +76,7 @@ def history(
     from dpaudit.experiments.store import Store
     from dpaudit.experiments.stored import result_of
     from dpaudit_studies.history.installing import versions as known_versions
-    from dpaudit_studies.history.spec import history_spec
+    from dpaudit_studies.history.measure import history_spec
     from dpaudit_studies.history.subjects import subject
 
     name, _, mechanism = library.partition(":")

@@ -1,9 +1,12 @@
-"""All checks of one release, in an environment that is made for it; one cell of a history."""
+"""A history as an experiment: a cell per release, a row per check, first and last bad releases."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from packaging.version import Version
 
 from dpaudit.audit.epsilon import PrivacyClaim, parse_neighbours, run_mechanism_audit
 from dpaudit.audit.result import AuditResult, MechanismResult
@@ -13,15 +16,87 @@ from dpaudit.errors import MissingExtraError, SamplerError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.spec import Spec
+from dpaudit.experiments.spec_file import spec_of
 from dpaudit.results.text import one_line
 from dpaudit.samplers.adapters.elsewhere import Elsewhere
-from dpaudit_studies.history.check import BATTERY, EVENTS, Check
 from dpaudit_studies.history.installing import NotInstallableError, built, environment
 from dpaudit_studies.history.options import HistoryOptions
-from dpaudit_studies.history.subjects import subject
-from dpaudit_studies.history.table import rows_of, summary
+from dpaudit_studies.history.subjects import BATTERY, EVENTS, Check, subject
 
-__all__ = ["MEASURE", "HistoryGrid", "measure"]
+__all__ = ["MEASURE", "HistoryGrid", "history_spec", "measure", "rows_of", "summary"]
+
+
+Row = Mapping[str, Any]
+_DONE = ("finding", "no-finding", "inconclusive")
+_LEVELS = {"finding": 1.0, "no-finding": 0.0}
+
+
+def rows_of(cells: Sequence[Row]) -> list[dict[str, Any]]:
+    """One row per release and check, oldest release first; releases that have none have one row.
+
+    A row with a finding has the ``first`` and ``last`` release in which this check found
+    something, and the first audited release ``after`` that without a finding, if there is one.
+    """
+    rows: list[dict[str, Any]] = []
+    for cell in sorted(cells, key=lambda cell: Version(cell["version"])):
+        told = {key: cell.get(key) for key in ("library", "version", "built", "installed")}
+        if not cell["audits"]:
+            lacking = {"verdict": "not installed", "failed": cell["failed"]}
+            rows.append({**told, **lacking, "check": None, "found": None})
+        for audit in cell["audits"]:
+            row = {"failed": None, **told, **audit}
+            level = _LEVELS.get(audit["verdict"])
+            rows.append({**row, "check": _check(row), "found": level, "versions": None})
+    for key in dict.fromkeys(row["check"] for row in rows):
+        _mark([row for row in rows if key is not None and row["check"] == key])
+    return rows
+
+
+def _check(row: Row) -> str:
+    return f"{row['mechanism']} by {row['method']}"
+
+
+def _mark(rows: Sequence[dict[str, Any]]) -> None:
+    """Write into the rows of one check which releases are bad."""
+    bad = [i for i, row in enumerate(rows) if row["verdict"] == "finding"]
+    if not bad:
+        return
+    first, last = rows[bad[0]]["version"], rows[bad[-1]]["version"]
+    clean = [row["version"] for row in rows[bad[-1] + 1 :] if row["verdict"] == "no-finding"]
+    between = sum(row["verdict"] == "no-finding" for row in rows[bad[0] : bad[-1]])
+    span = first if first == last else f"{first} to {last}"
+    span += f" ({between} of them without)" if between else ""
+    for i in bad:
+        rows[i] |= {
+            "first": first,
+            "last": last,
+            "after": clean[0] if clean else None,
+            "versions": span,
+        }
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """First and last bad release of each finding, and what could not be audited."""
+    found = {row["check"]: row for row in rows if row["verdict"] == "finding"}
+    releases = dict.fromkeys(row["version"] for row in rows)
+    lacking = [row["version"] for row in rows if row["verdict"] == "not installed"]
+    audited = len(releases) - len(lacking)
+    library = rows[0]["library"]
+    text = f"{audited} of {len(releases)} releases of {library} audited. "
+    if found:
+        text += "; ".join(_told(check, row) for check, row in found.items()) + "."
+    elif audited:
+        text += "No finding in any of them."
+    text += f" Not installed: {', '.join(lacking)}." if lacking else ""
+    failed = sum(row["verdict"] == "cannot run" for row in rows)
+    return text + (f" {failed} checks cannot run." if failed else "")
+
+
+def _told(check: str, row: Row) -> str:
+    then = f"no finding from {row['after']}" if row["after"] else "to the newest that was audited"
+    return f"{check}: {row['finding']} in {row['versions']}, {then}"
+
 
 _LONG = 400
 
@@ -141,3 +216,76 @@ def _verdict(result: AuditResult | MechanismResult, grid: HistoryGrid) -> dict[s
 
 
 MEASURE = Measure(run=measure, grid=HistoryGrid, needs_arm=False, gather=rows_of, summary=summary)
+
+
+_COLUMNS = {
+    "version": ("release", "text"),
+    "built": ("built", "text"),
+    "mechanism": ("mechanism", "text"),
+    "method": ("audited by", "text"),
+    "claim": ("claim", "text"),
+    "verdict": ("verdict", "text"),
+    "finding": ("finding", "text"),
+    "p": ("p", "number"),
+    "epsilon": ("ε at least", "epsilon"),
+    "versions": ("bad releases", "text"),
+    "after": ("no finding from", "text"),
+    "seconds": ("seconds", "seconds"),
+    "failed": ("why not", "text"),
+}
+_STORY = """
+Each release was installed in an environment of its own and audited from outside it: its noise by \
+the battery against the law that the library documents, its mechanisms by attacks against the \
+privacy that they claim, at the values 0 and 1. α = {alpha:g} is the probability of any finding \
+among all {pairs} pairs of a release and a check if all are honest; p is adjusted for the tests \
+and for the pairs, and bounds for ε hold together with confidence 1 − α. "Built" is the date in \
+the wheel, where it has one.{note}
+"""
+
+
+def history_spec(
+    name: str,
+    *,
+    mechanism: str = "",
+    versions: Sequence[str],
+    options: HistoryOptions,
+) -> Spec:
+    """The experiment that audits these ``versions`` of a library, oldest first.
+
+    With ``mechanism``, only that one. α is shared by all pairs of a release and a check.
+
+    Raises:
+        UnknownNameError, UsageError: no such library, mechanism or option.
+    """
+    about = subject(name)
+    checks = about.of(mechanism) if mechanism else about.checks
+    pairs = len(checks) * len(versions)
+    table: dict[str, Any] = {
+        "name": f"history-{name}",
+        "title": f"The releases of {about.library.distribution}, audited one by one",
+        "story": _STORY.format(alpha=options.alpha, pairs=pairs, note=options.note),
+        "seed": options.seed,
+        "measure": "history",
+        "trials": 1,
+        "grid": {
+            "library": name,
+            "version": list(versions),
+            "check": [str(check) for check in checks],
+            "options": options.axes,
+            "pairs": pairs,
+        },
+        "column": [
+            {"key": key, "label": label, "format": form} for key, (label, form) in _COLUMNS.items()
+        ],
+        "figure": [
+            {
+                "kind": "map",
+                "x": "version",
+                "y": "check",
+                "value": "found",
+                "title": "Findings by release: dark is a finding",
+                "label_y": "check",
+            }
+        ],
+    }
+    return spec_of(table, name=f"history {name}")

@@ -5,15 +5,64 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Self
 
 from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.results.text import one_line
 from dpaudit.samplers.adapters.base import Library
-from dpaudit_studies.history.check import EVENTS, Check
 from dpaudit_studies.history.installing import Requirements
 
-__all__ = ["SUBJECTS", "Subject", "subject"]
+__all__ = ["SUBJECTS", "Check", "Subject", "subject"]
+
+
+BATTERY, EVENTS = "battery", "events"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``mechanism`` as its adapter names it, audited by ``method`` at the values 0 and 1.
+
+    ``method`` is ``battery`` (its noise against the law that its adapter states), ``events``
+    (releases of the whole mechanism, any event that can be learned), or an attack of ``dpaudit
+    mechanism``. The last two are against a claim (``epsilon``, ``delta``).
+
+    >>> Check.parse("laplace:scale=2 reach 0.5")
+    Check(mechanism='laplace:scale=2', method='reach', epsilon=0.5, delta=0.0)
+    >>> str(Check.parse("gaussian battery"))
+    'gaussian battery'
+    """
+
+    mechanism: str
+    method: str = BATTERY
+    epsilon: float | None = None
+    delta: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The check that ``text`` writes: MECHANISM METHOD [EPSILON [DELTA]].
+
+        Raises:
+            UsageError: it is none.
+        """
+        mechanism, method, *claim = [*text.split(), *[BATTERY][: len(text.split()) == 1]]
+        try:
+            numbers = [float(word) for word in claim]
+        except ValueError:
+            numbers = []
+        if len(numbers) != len(claim) or len(claim) > 2 or (method == BATTERY) != (not claim):
+            raise UsageError(
+                f"check={one_line(text)}: must be MECHANISM battery or MECHANISM METHOD EPSILON "
+                "DELTA, e.g. 'laplace:scale=2 reach 0.5'"
+            )
+        return cls(mechanism, method, *numbers)
+
+    def __str__(self) -> str:
+        claim = [] if self.epsilon is None else [f"{self.epsilon:g}"]
+        claim += [f"{self.delta:g}"] if self.delta else []
+        return " ".join([self.mechanism, self.method, *claim])
+
 
 _OWN = "dpaudit_studies.history.adapters"
 
@@ -102,102 +151,57 @@ _APPROXIMATE = "epsilon=1,delta=1e-5"
 SUBJECTS: Mapping[str, Subject] = {
     found.name: found
     for found in (
-        Subject(
-            name="opendp",
-            adapter=_ours("opendp"),
-            checks=(
-                Check("discrete-gaussian:scale=2"),
-                Check("discrete-laplace:scale=10"),
-                Check("discrete-laplace:scale=10", EVENTS, 0.1),
-                *_both("laplace:scale=1", 1.0),
-                Check("gaussian:scale=1", "reach", _UNIT, _DELTA),
-            ),
-        ),
-        Subject(
-            name="diffprivlib",
-            adapter=_ours("diffprivlib"),
-            only=("numpy", "scipy", "joblib"),
-            empty=("diffprivlib.models", "sklearn", "crlibm"),
-            checks=(
-                *_both("Laplace:epsilon=1", 1.0),
-                *_both(f"Gaussian:{_APPROXIMATE}", 1.0, _DELTA),
-                *_both("Geometric:epsilon=1", 1.0),
-                Check("Staircase:epsilon=1", "reach", 1.0),
-            ),
-        ),
-        Subject(
-            name="opacus",
-            adapter=_ours("opacus"),
-            requires=(),
-            only=(),
-            shared=True,
-            checks=(
-                Check("noise"),
-                Check("noise:secure_mode=true"),
-                Check("step", "reach", _UNIT, _DELTA),
-                Check("step:secure_mode=true", "reach", _UNIT, _DELTA),
-            ),
-        ),
-        Subject(
-            name="python-dp",
-            adapter=_ours("python_dp"),
-            checks=(
-                *_both("laplace:epsilon=1", 1.0),
-                *_both(f"gaussian:{_APPROXIMATE}", 1.0, _DELTA),
-                Check("laplace-int:epsilon=1", "reach", 1.0),
-            ),
-        ),
-        Subject(
-            name="pipeline-dp",
-            adapter=_ours("pipeline_dp"),
-            checks=(
-                Check("count:epsilon=1", "reach", 1.0),
-                Check("sum:epsilon=1,min_value=0,max_value=1", "reach", 1.0),
-                Check(
-                    f"sum:{_APPROXIMATE},noise_kind=gaussian,min_value=0,max_value=1",
-                    "reach",
-                    1.0,
-                    _DELTA,
-                ),
-            ),
-        ),
-        Subject(
-            name="tmlt-core",
-            adapter=f"{_OWN}.tmlt_core:LIBRARY",
-            requires=("numpy", "setuptools<81"),
-            only=("numpy", "scipy", "python-flint", "randomgen", "typeguard", "sympy", "pandas"),
-            empty=("pyspark",),
-            checks=(
-                *_both("laplace:scale=1", 1.0),
-                *_both("gaussian:sigma_squared=1", _UNIT, _DELTA),
-                Check("geometric:alpha=10"),
-                Check("discrete-gaussian:sigma_squared=4"),
-            ),
-        ),
-        Subject(
-            name="smartnoise",
-            adapter=f"{_OWN}.smartnoise:LIBRARY",
-            requires=("numpy<2",),
-            only=("opendp",),
-            empty=("snsql.connect", "snsql.sql.privacy", "snsql.sql.private_reader"),
-            checks=(
-                Check("Laplace", "reach", 1.0),
-                Check("Gaussian", "reach", 1.0, _DELTA),
-                Check("DiscreteLaplace:epsilon=0.1", EVENTS, 0.1),
-                Check("DiscreteGaussian", EVENTS, 1.0, _DELTA),
-            ),
-        ),
-        Subject(
-            name="numpy",
-            adapter=_ours("numpy"),
-            requires=(),
-            checks=tuple(map(Check, ("normal", "laplace", "legacy-normal", "legacy-laplace"))),
-        ),
-        Subject(
-            name="scipy",
-            adapter=_ours("scipy"),
-            requires=(),
-            checks=tuple(map(Check, ("norm", "laplace", "dlaplace"))),
-        ),
+        Subject(name="opendp", adapter=_ours("opendp"), checks=(
+            Check("discrete-gaussian:scale=2"),
+            Check("discrete-laplace:scale=10"),
+            Check("discrete-laplace:scale=10", EVENTS, 0.1),
+            *_both("laplace:scale=1", 1.0),
+            Check("gaussian:scale=1", "reach", _UNIT, _DELTA),
+        )),
+        Subject(name="diffprivlib", adapter=_ours("diffprivlib"), only=("numpy", "scipy", "joblib"),
+                empty=("diffprivlib.models", "sklearn", "crlibm"), checks=(
+            *_both("Laplace:epsilon=1", 1.0),
+            *_both(f"Gaussian:{_APPROXIMATE}", 1.0, _DELTA),
+            *_both("Geometric:epsilon=1", 1.0),
+            Check("Staircase:epsilon=1", "reach", 1.0),
+        )),
+        Subject(name="opacus", adapter=_ours("opacus"), requires=(), only=(), shared=True, checks=(
+            Check("noise"),
+            Check("noise:secure_mode=true"),
+            Check("step", "reach", _UNIT, _DELTA),
+            Check("step:secure_mode=true", "reach", _UNIT, _DELTA),
+        )),
+        Subject(name="python-dp", adapter=_ours("python_dp"), checks=(
+            *_both("laplace:epsilon=1", 1.0),
+            *_both(f"gaussian:{_APPROXIMATE}", 1.0, _DELTA),
+            Check("laplace-int:epsilon=1", "reach", 1.0),
+        )),
+        Subject(name="pipeline-dp", adapter=_ours("pipeline_dp"), checks=(
+            Check("count:epsilon=1", "reach", 1.0),
+            Check("sum:epsilon=1,min_value=0,max_value=1", "reach", 1.0),
+            Check(f"sum:{_APPROXIMATE},noise_kind=gaussian,min_value=0,max_value=1", "reach", 1.0,
+                  _DELTA),
+        )),
+        Subject(name="tmlt-core", adapter=f"{_OWN}:TMLT_CORE",
+                requires=("numpy", "setuptools<81"), empty=("pyspark",),
+                only=("numpy", "scipy", "python-flint", "randomgen", "typeguard", "sympy",
+                      "pandas"), checks=(
+            *_both("laplace:scale=1", 1.0),
+            *_both("gaussian:sigma_squared=1", _UNIT, _DELTA),
+            Check("geometric:alpha=10"),
+            Check("discrete-gaussian:sigma_squared=4"),
+        )),
+        Subject(name="smartnoise", adapter=f"{_OWN}:SMARTNOISE", requires=("numpy<2",),
+                only=("opendp",),
+                empty=("snsql.connect", "snsql.sql.privacy", "snsql.sql.private_reader"), checks=(
+            Check("Laplace", "reach", 1.0),
+            Check("Gaussian", "reach", 1.0, _DELTA),
+            Check("DiscreteLaplace:epsilon=0.1", EVENTS, 0.1),
+            Check("DiscreteGaussian", EVENTS, 1.0, _DELTA),
+        )),
+        Subject(name="numpy", adapter=_ours("numpy"), requires=(),
+                checks=tuple(map(Check, ("normal", "laplace", "legacy-normal", "legacy-laplace")))),
+        Subject(name="scipy", adapter=_ours("scipy"), requires=(),
+                checks=tuple(map(Check, ("norm", "laplace", "dlaplace")))),
     )
-}
+}  # fmt: skip

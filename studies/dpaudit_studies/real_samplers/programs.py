@@ -114,12 +114,20 @@ def _module_version(name: str) -> str:
     return installed(name)
 
 
-def _native(source: str, compiler: str, *libraries: str, version: tuple[str, ...] = ()) -> Language:
+def _native(source: str, *build: str, version: tuple[str, ...] = ()) -> Language:
+    """A program that is compiled: by a compiler and its libraries, or by a whole command."""
+    if not any("{built}" in word for word in build):
+        build = (*build[:1], "-O2", "{source}", "-o", "{built}", *build[1:])
     return Language(
-        source=source,
-        build=(compiler, "-O2", "{source}", "-o", "{built}", *libraries),
-        run=("{built}",),
-        version=version or (compiler, "-dumpfullversion"),
+        source=source, build=build, run=("{built}",),
+        version=version or (build[0], "-dumpfullversion"),
+    )  # fmt: skip
+
+
+def _script(source: str, *run: str, version: tuple[str, ...] = (), text: bool = False) -> Language:
+    """A program that an interpreter reads."""
+    return Language(
+        source=source, run=(*run, "{source}"), version=version or (run[0], "--version"), text=text
     )
 
 
@@ -129,143 +137,47 @@ def _package(name: str) -> tuple[str, ...]:
 
 _JAVA_PATH = "/usr/share/java/commons-math3.jar"
 LANGUAGES: Mapping[str, Language] = {
-    "Ada": Language(
-        source="normal.adb",
-        build=("gnatmake", "-q", "-O2", "-D", "{folder}", "{source}", "-o", "{built}"),
-        run=("{built}",),
-        version=("gnatmake", "--version"),
-    ),
-    "AWK": Language(
-        source="normal.awk",
-        run=("gawk", "-f", "{source}"),
-        version=("gawk", "--version"),
-        text=True,
-    ),
+    "Ada": _native("normal.adb", "gnatmake", "-q", "-O2", "-D", "{folder}", "{source}", "-o",
+                   "{built}", version=("gnatmake", "--version")),
+    "AWK": _script("normal.awk", "gawk", "-f", text=True),
     "C": _native("normal_libc.c", "gcc", "-lm"),
-    "C, GSL": _native(
-        "normal_gsl.c", "gcc", "-lgsl", "-lgslcblas", "-lm", version=("gsl-config", "--version")
-    ),
+    "C, GSL": _native("normal_gsl.c", "gcc", "-lgsl", "-lgslcblas", "-lm",
+                      version=("gsl-config", "--version")),
     "C++": _native("normal_std.cpp", "g++"),
     "C++, Boost": _native("normal_boost.cpp", "g++", version=_package("libboost-random-dev")),
-    "C#": Language(
-        source="Normal.cs",
-        build=("mcs", "-out:{built}", "{source}"),
-        run=("mono", "{built}"),
-        version=("mono", "--version"),
-    ),
-    "Crystal": Language(
-        source="normal.cr",
-        build=("crystal", "build", "--release", "-o", "{built}", "{source}"),
-        run=("{built}",),
-        version=("crystal", "--version"),
-    ),
-    "D": Language(
-        source="normal.d",
-        build=("ldc2", "-O2", "-of={built}", "{source}"),
-        run=("{built}",),
-        version=("ldc2", "--version"),
-    ),
-    "Erlang": Language(
-        source="normal.erl",
-        run=("escript", "{source}"),
-        version=(
-            "erl",
-            "-noshell",
-            "-eval",
-            'io:format("~s.0",[erlang:system_info(otp_release)]),halt().',
-        ),
-    ),
+    "C#": Language(source="Normal.cs", build=("mcs", "-out:{built}", "{source}"),
+                   run=("mono", "{built}"), version=("mono", "--version")),
+    "Crystal": _native("normal.cr", "crystal", "build", "--release", "-o", "{built}", "{source}",
+                       version=("crystal", "--version")),
+    "D": _native("normal.d", "ldc2", "-O2", "-of={built}", "{source}",
+                 version=("ldc2", "--version")),
+    "Erlang": _script("normal.erl", "escript",
+                      version=("erl", "-noshell", "-eval", 'io:format("~s.0",'
+                               "[erlang:system_info(otp_release)]),halt().")),
     "Fortran": _native("normal.f90", "gfortran"),
-    "Go": Language(
-        source="normal.go",
-        build=("go", "build", "-o", "{built}", "{source}"),
-        run=("{built}",),
-        version=("go", "version"),
-    ),
-    "Haskell": Language(
-        source="normal.hs",
-        build=("ghc", "-O2", "-outputdir", "{folder}", "-o", "{built}", "{source}"),
-        run=("{built}",),
-        version=("ghc", "--numeric-version"),
-    ),
-    "Java": Language(
-        source="Normal.java",
-        run=("java", "-cp", _JAVA_PATH, "{source}"),
-        version=("java", "--version"),
-    ),
-    "JavaScript": Language(
-        source="normal.js",
-        run=("node", "--random-seed={seed}", "{source}"),
-        version=("node", "--version"),
-    ),
-    "Lisp": Language(
-        source="normal.lisp", run=("sbcl", "--script", "{source}"), version=("sbcl", "--version")
-    ),
-    "Lua": Language(source="normal.lua", run=("lua5.4", "{source}"), version=("lua5.4", "-v")),
-    "LuaJIT": Language(source="normal.lua", run=("luajit", "{source}"), version=("luajit", "-v")),
-    "Nim": Language(
-        source="normal.nim",
-        build=(
-            "nim",
-            "c",
-            "--hints:off",
-            "-d:release",
-            "--nimcache:{folder}/nim",
-            "-o:{built}",
-            "{source}",
-        ),
-        run=("{built}",),
-        version=("nim", "--version"),
-    ),
-    "OCaml": Language(
-        source="normal.ml",
-        build=("ocamlopt", "-o", "{built}", "{source}"),
-        run=("{built}",),
-        version=("ocamlopt", "-version"),
-    ),
-    "Octave": Language(
-        source="normal.m",
-        run=("octave-cli", "--norc", "-q", "{source}"),
-        version=("octave-cli", "--version"),
-    ),
-    "Pascal": Language(
-        source="normal.pas",
-        build=("fpc", "-v0", "-O2", "-FU{folder}", "-o{built}", "{source}"),
-        run=("{built}",),
-        version=("fpc", "-iV"),
-    ),
-    "Perl": Language(
-        source="normal.pl",
-        run=("perl", "{source}"),
-        version=("perl", "-e", 'printf "%vd", $^V'),
-    ),
-    "PHP": Language(source="normal.php", run=("php", "{source}"), version=("php", "--version")),
-    "Prolog": Language(
-        source="normal.prolog",
-        run=("swipl", "{source}"),
-        version=("swipl", "--version"),
-        text=True,
-    ),
-    "Python": Language(
-        source="normal.py", run=("{python}", "{source}"), version=("python", "python")
-    ),
-    "R": Language(
-        source="normal.R",
-        run=("Rscript", "--vanilla", "{source}"),
-        version=("Rscript", "--version"),
-    ),
-    "Racket": Language(
-        source="normal.rkt", run=("racket", "{source}"), version=("racket", "--version")
-    ),
-    "Ruby": Language(source="normal.rb", run=("ruby", "{source}"), version=("ruby", "--version")),
-    "Scheme": Language(
-        source="normal.scm",
-        run=("guile", "--no-auto-compile", "{source}"),
-        version=("guile", "--version"),
-    ),
-    "Tcl": Language(
-        source="normal.tcl",
-        run=("tclsh", "{source}"),
-        version=_package("tcl"),
-    ),
-}
+    "Go": _native("normal.go", "go", "build", "-o", "{built}", "{source}",
+                  version=("go", "version")),
+    "Haskell": _native("normal.hs", "ghc", "-O2", "-outputdir", "{folder}", "-o", "{built}",
+                       "{source}", version=("ghc", "--numeric-version")),
+    "Java": _script("Normal.java", "java", "-cp", _JAVA_PATH),
+    "JavaScript": _script("normal.js", "node", "--random-seed={seed}"),
+    "Lisp": _script("normal.lisp", "sbcl", "--script"),
+    "Lua": _script("normal.lua", "lua5.4", version=("lua5.4", "-v")),
+    "LuaJIT": _script("normal.lua", "luajit", version=("luajit", "-v")),
+    "Nim": _native("normal.nim", "nim", "c", "--hints:off", "-d:release", "--nimcache:{folder}/nim",
+                   "-o:{built}", "{source}", version=("nim", "--version")),
+    "OCaml": _native("normal.ml", "ocamlopt", "-o", "{built}", "{source}",
+                     version=("ocamlopt", "-version")),
+    "Octave": _script("normal.m", "octave-cli", "--norc", "-q"),
+    "Pascal": _native("normal.pas", "fpc", "-v0", "-O2", "-FU{folder}", "-o{built}", "{source}",
+                      version=("fpc", "-iV")),
+    "Perl": _script("normal.pl", "perl", version=("perl", "-e", 'printf "%vd", $^V')),
+    "PHP": _script("normal.php", "php"),
+    "Prolog": _script("normal.prolog", "swipl", text=True),
+    "Python": _script("normal.py", "{python}", version=("python", "python")),
+    "R": _script("normal.R", "Rscript", "--vanilla"),
+    "Racket": _script("normal.rkt", "racket"),
+    "Ruby": _script("normal.rb", "ruby"),
+    "Scheme": _script("normal.scm", "guile", "--no-auto-compile"),
+    "Tcl": _script("normal.tcl", "tclsh", version=_package("tcl")),
+}  # fmt: skip

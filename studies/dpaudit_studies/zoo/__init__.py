@@ -9,20 +9,14 @@ from collections.abc import Mapping
 
 from dpaudit.errors import UnknownNameError
 from dpaudit.registry import nearest
-from dpaudit_studies.zoo import (
-    claims,
-    dependence,
-    digits,
-    directions,
-    generators,
-    geometry,
-    laws,
-    running,
-    values,
+from dpaudit_studies.zoo import claims, dependence, digits, generators, geometry, laws, running
+from dpaudit_studies.zoo.specimen import (
+    HONEST,
+    InProcessSampler,
+    Specimen,
+    honest,
+    specimen_sampler,
 )
-from dpaudit_studies.zoo.honest import HONEST, honest
-from dpaudit_studies.zoo.inprocess import InProcessSampler, specimen_sampler
-from dpaudit_studies.zoo.specimen import Specimen
 from dpaudit_studies.zoo.unseen import HALVES, UNSEEN
 
 __all__ = [
@@ -37,7 +31,7 @@ __all__ = [
     "specimen_sampler",
 ]
 
-_FAMILIES = (laws, digits, dependence, geometry, directions, running, generators, values, claims)
+_FAMILIES = (laws, digits, dependence, geometry, running, generators, claims)
 
 SPECIMENS: Mapping[str, Specimen] = {s.name: s for family in _FAMILIES for s in family.SPECIMENS}
 

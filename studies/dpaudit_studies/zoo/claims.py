@@ -1,18 +1,39 @@
-"""Flawed samplers that claim another law than the Gaussian."""
+"""Samplers that claim another law than the Gaussian, or whose noise depends on its value."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import scipy
 
-from dpaudit_studies.zoo.specimen import Array, Make, Specimen, each
+from dpaudit.randomness import KeyedStream
+from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen, each
 
-__all__ = ["SPECIMENS"]
+__all__ = ["SPECIMENS", "discrete_gaussian"]
 
 
-def _discrete_gaussian(rng: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Array:
+def _value(name: str, says: str, change: Callable[[Array, float], Array]) -> Specimen:
+    def make(stream: KeyedStream) -> Draw:
+        rng = stream.numpy()
+        return lambda n, d, value=0.0: change(rng.standard_normal((n, d)), value)
+
+    return Specimen(name, says, make, family="value", takes_value=True)
+
+
+_VALUES = (
+    _value("wider-above-0", "σ is 3 % larger for values above 0",
+           lambda z, v: z * (1.03 if v > 0 else 1.0)),
+    _value("drawn-to-0", "noise is drawn towards 0 by 0.03 where the value is not 0",
+           lambda z, v: z - 0.03 * np.sign(v)),
+    _value("float32-release", "value and noise are added in single precision",
+           lambda z, v: (z + v).astype(np.float32).astype(np.float64) - v),
+)  # fmt: skip
+
+
+def discrete_gaussian(rng: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Array:
+    """Values of that law, by a table of its probabilities."""
     k = np.arange(-math.ceil(12 * sigma), math.ceil(12 * sigma) + 1)
     upto = np.cumsum(np.exp(-0.5 * (k / sigma) ** 2))
     index = np.searchsorted(upto, upto[-1] * rng.random(shape), side="right")
@@ -50,23 +71,23 @@ def _laplace_of(z: Array) -> Array:
 
 def _cut_discrete(sigma: float, limit: int) -> Make:
     def change(rng: np.random.Generator, z: Array) -> Array:
-        k = _discrete_gaussian(rng, sigma, z.shape)
+        k = discrete_gaussian(rng, sigma, z.shape)
         while (beyond := np.abs(k) > limit).any():
-            k[beyond] = _discrete_gaussian(rng, sigma, (int(beyond.sum()),))
+            k[beyond] = discrete_gaussian(rng, sigma, (int(beyond.sum()),))
         return k
 
     return each(change)
 
 
 def _claim(name: str, says: str, claim: str, make: Make) -> Specimen:
-    return Specimen(name, "other claim", says, make, claim=claim)
+    return Specimen(name, says, make, family="other claim", claim=claim)
 
 
 _LAPLACE = "laplace:scale=1"
 _DISCRETE = "discrete-gaussian:sigma=10"
 _GEOMETRIC = "discrete-laplace:scale=10"
 
-SPECIMENS = (
+_CLAIMS = (
     _claim("laplace-scale", "Laplace, 0.5 % too wide", _LAPLACE,
            each(lambda rng, z: rng.laplace(0, 1.005, z.shape))),
     _claim("laplace-16-bit", "Laplace from 16-bit uniforms", _LAPLACE, _laplace_from_bits(16)),
@@ -76,9 +97,9 @@ SPECIMENS = (
            _LAPLACE,
            each(lambda _, z: _laplace_of(_neighbours(z, 0.02)))),
     _claim("even-only", "discrete Gaussian without odd numbers", _DISCRETE,
-           each(lambda rng, z: 2 * np.rint(_discrete_gaussian(rng, 10.0, z.shape) / 2))),
+           each(lambda rng, z: 2 * np.rint(discrete_gaussian(rng, 10.0, z.shape) / 2))),
     _claim("discrete-scale", "discrete Gaussian, 0.3 % too wide", _DISCRETE,
-           each(lambda rng, z: _discrete_gaussian(rng, 10.03, z.shape))),
+           each(lambda rng, z: discrete_gaussian(rng, 10.03, z.shape))),
     _claim("discrete-cut", "discrete Gaussian, beyond 4σ drawn again", _DISCRETE,
            _cut_discrete(10.0, 40)),
     _claim("rounded-gaussian", "rounded Gaussian in place of a discrete one",
@@ -91,3 +112,5 @@ SPECIMENS = (
     _claim("geometric-scale", "two-sided geometric, 0.3 % too wide", _GEOMETRIC,
            each(lambda rng, z: _discrete_laplace(rng, 10.03, z.shape))),
 )  # fmt: skip
+
+SPECIMENS = (*_VALUES, *_CLAIMS)

@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.zoo.specimen import Array, Draw, Make, Series, Specimen, each, flat
+from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen, carried, each
 
-__all__ = ["SPECIMENS"]
+__all__ = ["SPECIMENS", "equicorrelated"]
+
+
+def _before(count: int) -> Callable[[np.random.Generator], Array]:
+    return lambda rng: rng.standard_normal(count)
 
 
 def _autoregressive(rho: float) -> Make:
-    def begin(rng: np.random.Generator) -> Series:
-        last = rng.standard_normal(1)
+    def step(rng: np.random.Generator, last: Array, m: int) -> tuple[Array, Array]:
+        out, _ = scipy.signal.lfilter(
+            [math.sqrt(1 - rho * rho)], [1.0, -rho], rng.standard_normal(m), zi=rho * last
+        )
+        return np.asarray(out), out[-1:]
 
-        def following(m: int) -> Array:
-            out, _ = scipy.signal.lfilter(
-                [math.sqrt(1 - rho * rho)], [1.0, -rho], rng.standard_normal(m), zi=rho * last
-            )
-            last[:] = out[-1]
-            return np.asarray(out)
-
-        return following
-
-    return flat(begin)
+    return carried(_before(1), step)
 
 
 def _lagged(rho: float, lag: int) -> Make:
     """Value t shares an innovation with value t + lag: correlation ``rho`` at that lag only."""
     weight = (1 - math.sqrt(1 - 4 * rho * rho)) / (2 * rho)  # ρ = w / (1 + w²)
 
-    def begin(rng: np.random.Generator) -> Series:
-        kept = rng.standard_normal(lag)
+    def step(rng: np.random.Generator, kept: Array, m: int) -> tuple[Array, Array]:
+        e = np.concatenate([kept, rng.standard_normal(m)])
+        out = (e[lag:] + weight * e[:-lag]) / math.sqrt(1 + weight * weight)
+        return np.asarray(out), e[-lag:].copy()
 
-        def following(m: int) -> Array:
-            nonlocal kept
-            e = np.concatenate([kept, rng.standard_normal(m)])
-            kept = e[-lag:].copy()
-            return np.asarray((e[lag:] + weight * e[:-lag]) / math.sqrt(1 + weight * weight))
-
-        return following
-
-    return flat(begin)
+    return carried(_before(lag), step)
 
 
 def _rows_autoregressive(rho: float) -> Make:
@@ -73,7 +68,8 @@ def _rows_autoregressive(rho: float) -> Make:
     return make
 
 
-def _equicorrelated(rho: float) -> Make:
+def equicorrelated(rho: float) -> Make:
+    """Any two coordinates of a row have this correlation."""
     return each(
         lambda rng, z: math.sqrt(1 - rho) * z + math.sqrt(rho) * rng.standard_normal((len(z), 1))
     )
@@ -85,67 +81,43 @@ def _volatile(phi: float, spread: float) -> Make:
     Variance 1 in all.
     """
 
-    def begin(rng: np.random.Generator) -> Series:
-        last = spread * rng.standard_normal(1)
+    def step(rng: np.random.Generator, last: Array, m: int) -> tuple[Array, Array]:
+        steps = spread * math.sqrt(1 - phi * phi) * rng.standard_normal(m)
+        log_scale, _ = scipy.signal.lfilter([1.0], [1.0, -phi], steps, zi=phi * last)
+        out = rng.standard_normal(m) * np.exp(log_scale - spread * spread)
+        return np.asarray(out), log_scale[-1:]
 
-        def following(m: int) -> Array:
-            steps = spread * math.sqrt(1 - phi * phi) * rng.standard_normal(m)
-            log_scale, _ = scipy.signal.lfilter([1.0], [1.0, -phi], steps, zi=phi * last)
-            last[:] = log_scale[-1]
-            return np.asarray(rng.standard_normal(m) * np.exp(log_scale - spread * spread))
-
-        return following
-
-    return flat(begin)
+    return carried(lambda rng: spread * rng.standard_normal(1), step)
 
 
 def _scale_follows(share: float) -> Make:
     """The variance of a value is ``share`` the square of the last innovation (an ARCH effect)."""
 
-    def begin(rng: np.random.Generator) -> Series:
-        last = rng.standard_normal(1)
+    def step(rng: np.random.Generator, last: Array, m: int) -> tuple[Array, Array]:
+        e = np.concatenate([last, rng.standard_normal(m)])
+        return np.asarray(e[1:] * np.sqrt(1 - share + share * e[:-1] ** 2)), e[-1:]
 
-        def following(m: int) -> Array:
-            e = np.concatenate([last, rng.standard_normal(m)])
-            last[:] = e[-1]
-            return np.asarray(e[1:] * np.sqrt(1 - share + share * e[:-1] ** 2))
-
-        return following
-
-    return flat(begin)
+    return carried(_before(1), step)
 
 
 def _sign_follows(bias: float) -> Make:
     """The sign is that of the value before with probability 1/2 + bias."""
 
-    def begin(rng: np.random.Generator) -> Series:
-        last = 1.0
+    def step(rng: np.random.Generator, last: float, m: int) -> tuple[Array, float]:
+        signs = last * np.cumprod(np.where(rng.random(m) < 0.5 + bias, 1.0, -1.0))
+        return np.asarray(np.abs(rng.standard_normal(m)) * signs), float(signs[-1])
 
-        def following(m: int) -> Array:
-            nonlocal last
-            signs = last * np.cumprod(np.where(rng.random(m) < 0.5 + bias, 1.0, -1.0))
-            last = signs[-1]
-            return np.asarray(np.abs(rng.standard_normal(m)) * signs)
-
-        return following
-
-    return flat(begin)
+    return carried(lambda _: 1.0, step)
 
 
 def _turned(rate: float) -> Make:
     """At this rate a value is the one before it with its sign turned."""
 
-    def begin(rng: np.random.Generator) -> Series:
-        last = rng.standard_normal(1)
+    def step(rng: np.random.Generator, last: Array, m: int) -> tuple[Array, Array]:
+        e = np.concatenate([last, rng.standard_normal(m)])
+        return np.where(rng.random(m) < rate, -e[:-1], e[1:]), e[-1:]
 
-        def following(m: int) -> Array:
-            e = np.concatenate([last, rng.standard_normal(m)])
-            last[:] = e[-1]
-            return np.where(rng.random(m) < rate, -e[:-1], e[1:])
-
-        return following
-
-    return flat(begin)
+    return carried(_before(1), step)
 
 
 def _antithetic(rng: np.random.Generator, z: Array) -> Array:
@@ -161,17 +133,15 @@ def _stratified(rng: np.random.Generator, z: Array) -> Array:
     return np.asarray(scipy.special.ndtri(np.clip(u, 1e-17, 1 - 1e-16))).reshape(z.shape)
 
 
-def _golden(rng: np.random.Generator) -> Series:
+def _golden() -> Make:
     """Φ⁻¹ of the additive recurrence with the golden ratio, started at random."""
-    start, position = rng.random(), 0
 
-    def following(m: int) -> Array:
-        nonlocal position
-        u = (start + np.arange(position, position + m) * ((math.sqrt(5) - 1) / 2)) % 1.0
-        position += m
-        return np.asarray(scipy.special.ndtri(np.clip(u, 1e-17, 1 - 1e-16)))
+    def step(_: np.random.Generator, kept: tuple[float, int], m: int) -> tuple[Array, Any]:
+        start, at = kept
+        u = (start + np.arange(at, at + m) * ((math.sqrt(5) - 1) / 2)) % 1.0
+        return np.asarray(scipy.special.ndtri(np.clip(u, 1e-17, 1 - 1e-16))), (start, at + m)
 
-    return following
+    return carried(lambda rng: (rng.random(), 0), step)
 
 
 def _centred(rng: np.random.Generator, z: Array) -> Array:
@@ -181,8 +151,7 @@ def _centred(rng: np.random.Generator, z: Array) -> Array:
     return z if d == 1 else (z - z.mean(1, keepdims=True)) * math.sqrt(d / (d - 1))
 
 
-def _dependence(name: str, says: str, make: Make, **rest: str) -> Specimen:
-    return Specimen(name, "dependence", says, make, **rest)  # type: ignore[arg-type]
+_dependence = partial(Specimen, family="dependence")
 
 
 SPECIMENS = (
@@ -199,7 +168,7 @@ SPECIMENS = (
     _dependence("row-lag-minus", "correlation -0.01 with the same coordinate of the row before",
                 _rows_autoregressive(-0.01)),
     _dependence("equicorrelated-0.01", "any two coordinates of a row have correlation 0.01",
-                _equicorrelated(0.01)),
+                equicorrelated(0.01)),
     _dependence("volatile-3pc", "the scale wanders by 3 % over about 100 values",
                 _volatile(0.99, 0.03)),
     _dependence("scale-follows", "1 % of the variance is the square of the value before",
@@ -210,6 +179,6 @@ SPECIMENS = (
                 _turned(1e-3)),
     _dependence("antithetic-rows", "every second row is minus the one before", each(_antithetic)),
     _dependence("stratified", "each call stratified: more even than chance", each(_stratified)),
-    _dependence("golden-ratio", "Φ⁻¹ of a quasi-random sequence", flat(_golden)),
+    _dependence("golden-ratio", "Φ⁻¹ of a quasi-random sequence", _golden()),
     _dependence("centred-rows", "every row sums to 0", each(_centred)),
 )  # fmt: skip

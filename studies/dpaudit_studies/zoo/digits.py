@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +11,11 @@ import scipy
 
 from dpaudit_studies.zoo.specimen import Array, Make, Series, Specimen, each, flat
 
-__all__ = ["SPECIMENS"]
+__all__ = ["SPECIMENS", "inverse_cdf", "rounded"]
 
 
-def _rounded(step: float) -> Make:
+def rounded(step: float) -> Make:
+    """Multiples of ``step``."""
     return each(lambda _, z: np.rint(z / step) * step)
 
 
@@ -31,7 +33,9 @@ def _without_low_bits(bits: int) -> Make:
     return each(lambda _, z: (z.view(np.int64) & mask).view(np.float64))
 
 
-def _inverse_cdf(bits: int) -> Make:
+def inverse_cdf(bits: int) -> Make:
+    """Φ⁻¹ of uniforms of so many bits."""
+
     def change(rng: np.random.Generator, z: Array) -> Array:
         k = rng.integers(0, 1 << bits, z.shape).astype(np.float64)
         return np.asarray(scipy.special.ndtri((k + 0.5) * 2.0**-bits))
@@ -52,7 +56,7 @@ def _box_muller(bits: int) -> Make:
 
 
 _LAYERS = 128
-_RIGHT = 3.442619855899  # where the tail begins with 128 layers
+_RIGHT = 3.442619855899  # where the tail begins with 128 _layers
 _AREA = 9.91256303526217e-3  # of each layer
 
 
@@ -94,21 +98,20 @@ def _ziggurat(rng: np.random.Generator, z: Array) -> Array:
     return out.reshape(z.shape)
 
 
-def _digits(name: str, says: str, make: Make, **rest: str) -> Specimen:
-    return Specimen(name, "digits", says, make, **rest)  # type: ignore[arg-type]
+_digits = partial(Specimen, family="digits")
 
 
 SPECIMENS = (
-    _digits("rounded-1e-3", "rounded to 0.001", _rounded(1e-3)),
-    _digits("rounded-1e-4", "rounded to 0.0001", _rounded(1e-4)),
-    _digits("fixed-point-20", "fixed point with 20 binary places", _rounded(2.0**-20)),
+    _digits("rounded-1e-3", "rounded to 0.001", rounded(1e-3)),
+    _digits("rounded-1e-4", "rounded to 0.0001", rounded(1e-4)),
+    _digits("fixed-point-20", "fixed point with 20 binary places", rounded(2.0**-20)),
     _digits("six-digits", "six significant decimal digits, as printed with %g", _significant(6)),
     _digits("float16", "computed in half precision",
             each(lambda _, z: z.astype(np.float16).astype(np.float64))),
-    _digits("inverse-cdf-16", "Φ⁻¹ of 16-bit uniforms", _inverse_cdf(16)),
-    _digits("inverse-cdf-20", "Φ⁻¹ of 20-bit uniforms", _inverse_cdf(20)),
-    _digits("inverse-cdf-24", "Φ⁻¹ of 24-bit uniforms", _inverse_cdf(24)),
-    _digits("inverse-cdf-32", "Φ⁻¹ of 32-bit uniforms", _inverse_cdf(32)),
+    _digits("inverse-cdf-16", "Φ⁻¹ of 16-bit uniforms", inverse_cdf(16)),
+    _digits("inverse-cdf-20", "Φ⁻¹ of 20-bit uniforms", inverse_cdf(20)),
+    _digits("inverse-cdf-24", "Φ⁻¹ of 24-bit uniforms", inverse_cdf(24)),
+    _digits("inverse-cdf-32", "Φ⁻¹ of 32-bit uniforms", inverse_cdf(32)),
     _digits("box-muller-16", "Box-Muller from 16-bit uniforms", _box_muller(16)),
     _digits("ziggurat-32", "the ziggurat of 2000: one 32-bit word for layer and value",
             each(_ziggurat)),

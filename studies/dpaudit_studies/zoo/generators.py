@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
-from dpaudit.randomness import KeyedStream
-from dpaudit.vectors.generators import congruential, xorshift32
-from dpaudit_studies.zoo.specimen import Array, Draw, Make, Series, Specimen, flat
+from dpaudit.vectors.generators import Words, congruential, xorshift32
+from dpaudit_studies.zoo.specimen import Array, Make, Series, Specimen, carried, flat
+from dpaudit_studies.zoo.transforms import Uniforms, dealt, inverse, noise, polar, top
 
 __all__ = ["SPECIMENS"]
 
 
-def _uniform_to_normal(words: npt.NDArray[np.generic], bits: int) -> Array:
-    return np.asarray(scipy.special.ndtri((words.astype(np.float64) + 0.5) * 2.0**-bits))
-
-
 def _congruential(
-    multiplier: int, increment: int, bits: int, *, top: int, odd: bool = False
+    multiplier: int, increment: int, bits: int, *, top_bits: int, odd: bool = False
 ) -> Make:
-    """Φ⁻¹ of the ``top`` leading bits of each state."""
+    """Φ⁻¹ of the ``top_bits`` leading bits of each state."""
 
-    def begin(rng: np.random.Generator) -> Series:
-        state = int(rng.integers(1 << bits)) | odd
-        words = congruential(multiplier, increment, 1 << bits, state)
-        return lambda m: _uniform_to_normal(words(m) >> np.uint64(bits - top), top)
+    def begin(rng: np.random.Generator) -> Words:
+        return congruential(multiplier, increment, 1 << bits, int(rng.integers(1 << bits)) | odd)
 
-    return flat(begin)
+    return noise(begin, lambda words: inverse(top(words, top_bits, bits)))
 
 
 def _randu_box_muller(rng: np.random.Generator) -> Series:
@@ -43,30 +38,24 @@ def _randu_box_muller(rng: np.random.Generator) -> Series:
     return following
 
 
-def _middle_square(rng: np.random.Generator) -> Series:
+def _middle_square() -> Make:
     """Von Neumann's, eight decimal digits; it soon runs into a short cycle."""
-    seen: dict[int, int] = {}
-    state = int(rng.integers(10**7, 10**8))
-    while state not in seen:
-        seen[state] = len(seen)
-        state = state * state // 10**4 % 10**8
-    path = scipy.special.ndtri((np.array(list(seen)) + 0.5) / 1e8)
-    loop, at = seen[state], 0
 
-    def following(m: int) -> Array:
-        nonlocal at
-        index = np.arange(at, at + m)
-        at += m
-        return np.asarray(
-            path[np.where(index < len(path), index, loop + (index - loop) % (len(path) - loop))]
-        )
+    def begin(rng: np.random.Generator) -> tuple[Array, int, int]:
+        seen: dict[int, int] = {}
+        state = int(rng.integers(10**7, 10**8))
+        while state not in seen:
+            seen[state] = len(seen)
+            state = state * state // 10**4 % 10**8
+        return scipy.special.ndtri((np.array(list(seen)) + 0.5) / 1e8), seen[state], 0
 
-    return following
+    def step(_: np.random.Generator, kept: tuple[Array, int, int], m: int) -> tuple[Array, Any]:
+        path, loop, at = kept
+        places = np.arange(at, at + m)
+        again = loop + (places - loop) % (len(path) - loop)
+        return path[np.where(places < len(path), places, again)], (path, loop, at + m)
 
-
-def _xorshift(rng: np.random.Generator) -> Series:
-    words = xorshift32(np.array([rng.integers(1, 1 << 32)], np.uint64))
-    return lambda m: _uniform_to_normal(words(m), 32)
+    return carried(begin, step)
 
 
 def _wallace(pool_size: int) -> Make:
@@ -75,62 +64,29 @@ def _wallace(pool_size: int) -> Make:
 
     def begin(rng: np.random.Generator) -> Series:
         pool = rng.standard_normal(pool_size)
-        ready = np.empty(0)
 
-        def following(m: int) -> Array:
-            nonlocal pool, ready
-            passes = [ready]
-            have = len(ready)
-            while have < m:
-                # a stride and an offset stand for the permutation, as in the original
-                offset = int(rng.integers(pool_size))
-                stride = 2 * int(rng.integers(pool_size // 2)) + 1
-                order = (offset + stride * np.arange(pool_size)) % pool_size
-                pool = (mix @ pool[order].reshape(4, -1)).ravel()
-                scale = math.sqrt(rng.chisquare(pool_size) / float(pool @ pool))
-                passes.append(pool * scale)
-                have += pool_size
-            values = np.concatenate(passes)
-            ready = values[m:]
-            return values[:m]
+        def chunk() -> Array:
+            nonlocal pool
+            # a stride and an offset stand for the permutation, as in the original
+            offset = int(rng.integers(pool_size))
+            stride = 2 * int(rng.integers(pool_size // 2)) + 1
+            order = (offset + stride * np.arange(pool_size)) % pool_size
+            pool = (mix @ pool[order].reshape(4, -1)).ravel()
+            return np.asarray(pool * math.sqrt(rng.chisquare(pool_size) / float(pool @ pool)))
 
-        return following
+        return dealt(chunk)
 
     return flat(begin)
 
 
-def _c_rand(stream: KeyedStream) -> Draw:
-    """The example of ANSI C, 15 bits per call, through the polar method.
-
-    u, v in (-1, 1), rejected outside the circle.
-    """
-    words = congruential(1_103_515_245, 12_345, 1 << 31, int(stream.numpy().integers(1 << 31)))
-    ready = np.empty(0)
-
-    def draw(n: int, d: int) -> Array:
-        nonlocal ready
-        parts, have = [ready], len(ready)
-        while have < n * d:
-            u = (
-                ((words(2 * n * d + 64) >> np.uint64(16)) & np.uint64(32_767)) / 16_384.0
-                - 1
-                + 2.0**-15
-            )
-            pairs = u.reshape(-1, 2)
-            square = (pairs * pairs).sum(1)
-            kept = square < 1
-            pairs, square = pairs[kept], square[kept]
-            parts.append((pairs * np.sqrt(-2 * np.log(square) / square)[:, None]).ravel())
-            have += len(parts[-1])
-        values = np.concatenate(parts)
-        ready = values[n * d :]
-        return values[: n * d].reshape(n, d)
-
-    return draw
+def _fifteen(words: Words) -> Uniforms:
+    """The example of ANSI C: 15 bits per call, at the middle of their cells."""
+    return lambda m: np.asarray(
+        (((words(m) >> np.uint64(16)) & np.uint64(32_767)) + 0.5) * 2.0**-15, np.float64
+    )
 
 
-def _generator(name: str, says: str, make: Make, **rest: str) -> Specimen:
-    return Specimen(name, "generator", says, make, **rest)  # type: ignore[arg-type]
+_generator = partial(Specimen, family="generator")
 
 
 _31_BITS = (
@@ -139,21 +95,26 @@ _31_BITS = (
 )
 
 SPECIMENS = (
-    _generator("randu", "Φ⁻¹ of RANDU", _congruential(65_539, 0, 31, top=31, odd=True),
+    _generator("randu", "Φ⁻¹ of RANDU", _congruential(65_539, 0, 31, top_bits=31, odd=True),
                expected="borderline",
                why=_31_BITS),
     _generator("randu-box-muller", "Box-Muller from RANDU", flat(_randu_box_muller),
                expected="borderline",
                why=_31_BITS),
     _generator("lcg-period-2-20", "Φ⁻¹ of a congruential generator of period 2^20",
-               _congruential(1_664_525, 1_013_904_223, 20, top=20)),
+               _congruential(1_664_525, 1_013_904_223, 20, top_bits=20)),
     _generator("lcg-32", "Φ⁻¹ of a 32-bit congruential generator (Numerical Recipes)",
-               _congruential(1_664_525, 1_013_904_223, 32, top=32), expected="borderline",
+               _congruential(1_664_525, 1_013_904_223, 32, top_bits=32), expected="borderline",
                why="uniforms of 32 bits that never repeat: only the grid of Φ(z), or a lattice "
                    "test, gives it away"),
-    _generator("c-rand-polar", "polar method from ANSI C's rand(), 15 bits", _c_rand),
-    _generator("middle-square", "Φ⁻¹ of von Neumann's middle squares", flat(_middle_square)),
-    _generator("xorshift32", "Φ⁻¹ of xorshift32", flat(_xorshift), expected="borderline",
+    _generator("c-rand-polar", "polar method from ANSI C's rand(), 15 bits",
+               noise(lambda rng: congruential(1_103_515_245, 12_345, 1 << 31,
+                                              int(rng.integers(1 << 31))),
+                     lambda words: polar(_fifteen(words)))),
+    _generator("middle-square", "Φ⁻¹ of von Neumann's middle squares", _middle_square()),
+    _generator("xorshift32", "Φ⁻¹ of xorshift32",
+               noise(lambda rng: xorshift32(np.array([rng.integers(1, 1 << 32)], np.uint64)),
+                     lambda words: inverse(top(words, 32, 32))), expected="borderline",
                why="32-bit states that never repeat: only the grid of Φ(z), or linear algebra on "
                    "bits, gives it away"),
     _generator("wallace-1024", "Wallace's method with a pool of 1,024", _wallace(1024),

@@ -1,8 +1,15 @@
-"""Flaws of the covariance and of norms: directions, coordinates and pairs that differ."""
+"""Flaws of the covariance and of norms, and hidden directions, from plain to unfindable.
+
+The pancakes' keys are fixed laboratory keys from a public seed: they protect nothing.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy
@@ -10,7 +17,7 @@ import scipy
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen, each
 
-__all__ = ["SPECIMENS"]
+__all__ = ["SPECIMENS", "pair", "pancake"]
 
 
 def _stretched(variances: tuple[float, ...]) -> Make:
@@ -34,14 +41,10 @@ def _stretched(variances: tuple[float, ...]) -> Make:
     return make
 
 
-def _coordinates(scales: Array) -> Make:
-    return each(lambda _, z: z * scales)
-
-
 def _one_wrong(d: int, index: int, scale: float) -> Make:
     scales = np.ones(d)
     scales[index] = scale
-    return _coordinates(scales)
+    return each(lambda _, z: z * scales)
 
 
 def _by_parity(part: float) -> Make:
@@ -49,7 +52,9 @@ def _by_parity(part: float) -> Make:
     return each(lambda _, z: z * np.sqrt(1 + part * (-1.0) ** np.arange(z.shape[1])))
 
 
-def _pair(i: int, j: int, rho: float) -> Make:
+def pair(i: int, j: int, rho: float) -> Make:
+    """Two coordinates have correlation ``rho``."""
+
     def change(rng: np.random.Generator, z: Array) -> Array:
         del rng
         z[:, j] = rho * z[:, i] + math.sqrt(1 - rho * rho) * z[:, j]
@@ -97,31 +102,96 @@ def _radial_gap(rng: np.random.Generator, z: Array) -> Array:
     )
 
 
-def _geometry(name: str, says: str, make: Make, *, dim: int | None = None) -> Specimen:
-    return Specimen(name, "geometry", says, make, dim)
+_geometry = partial(Specimen, family="geometry")
 
 
-SPECIMENS = (
+_GEOMETRY = (
     _geometry("low-rank", "two hidden directions have variance 1.1", _stretched((1.1, 1.1))),
     _geometry("one-direction-flat", "one hidden direction has variance 0.9", _stretched((0.9,))),
-    _geometry(
-        "one-direction-halved",
-        "one hidden direction of 1,024 has variance 0.5",
-        _stretched((0.5,)),
-        dim=1024,
-    ),
-    _geometry(
-        "one-of-4096", "one coordinate in 4,096 has σ = 1.2", _one_wrong(4096, 1234, 1.2), dim=4096
-    ),
+    _geometry("one-direction-halved", "one hidden direction of 1,024 has variance 0.5",
+              _stretched((0.5,)), dim=1024),
+    _geometry("one-of-4096", "one coordinate in 4,096 has σ = 1.2", _one_wrong(4096, 1234, 1.2),
+              dim=4096),
     _geometry("one-of-64", "one coordinate in 64 has σ = 1.02", _one_wrong(64, 17, 1.02), dim=64),
     _geometry("parity-2pc", "even coordinates have variance 1.02, odd ones 0.98", _by_parity(0.02)),
-    _geometry(
-        "one-pair-0.03", "two coordinates of 64 have correlation 0.03", _pair(5, 41, 0.03), dim=64
-    ),
+    _geometry("one-pair-0.03", "two coordinates of 64 have correlation 0.03", pair(5, 41, 0.03),
+              dim=64),
     _geometry("sphere", "every row of 64 has norm 8", each(_sphere), dim=64),
-    _geometry(
-        "tight-norms", "squared norms vary by 95 % of what they should", _tight_norms(0.95), dim=64
-    ),
+    _geometry("tight-norms", "squared norms vary by 95 % of what they should", _tight_norms(0.95),
+              dim=64),
     _geometry("radial-gap", "the middle 2 % of row norms are missing", each(_radial_gap), dim=16),
     _geometry("orthogonal-rows", "rows of a call are orthogonal", each(_orthogonal)),
+)  # fmt: skip
+
+
+def pancake(name: str, dim: int, beta: float, gamma: float | str) -> Make:
+    """Noise of a pancake under the laboratory key of that name."""
+
+    def make(stream: KeyedStream) -> Draw:
+        from dpaudit.noise.key import PancakeKey
+        from dpaudit.noise.pancake import Pancake
+
+        secret = KeyedStream.from_seed("the zoo's keys").child(name).bytes(32)
+        key = PancakeKey.new(dim=dim, beta=beta, gamma=gamma, secret=secret, allow_small_gamma=True)
+        source, calls = Pancake(key=key), itertools.count(1)
+        return lambda n, d: np.asarray(
+            source.sample(n, d, stream=stream.child("call", next(calls)))
+        )
+
+    return make
+
+
+def _along(law: Callable[[np.random.Generator, int], Array]) -> Make:
+    """One secret direction, fixed per d, with noise of another law of mean 0 and variance 1."""
+
+    def make(stream: KeyedStream) -> Draw:
+        rng = stream.numpy()
+
+        def draw(n: int, d: int) -> Array:
+            w = stream.child("direction", d).numpy().standard_normal(d)
+            w /= np.linalg.norm(w)
+            z = rng.standard_normal((n, d))
+            return np.asarray(z + np.outer(law(rng, n) - z @ w, w))
+
+        return draw
+
+    return make
+
+
+_direction = partial(Specimen, family="direction")
+
+
+def _specimen(
+    name: str, says: str, dim: int, beta: float, gamma: float | str, **rest: Any
+) -> Specimen:
+    return _direction(name, says, pancake(name, dim, beta, gamma), dim=dim, **rest)
+
+
+_NOBODY = (
+    "the keyless search does not reach it: at d = 256 and β = 1e-5 lattice reduction is estimated "
+    "at 2^58 operations"
 )
+
+_DIRECTIONS = (
+    _specimen("pancake-gamma-1", "pancake of γ = 1, β = 0.1, d = 64", 64, 0.1, 1.0),
+    _specimen("pancake-gamma-1.5", "pancake of γ = 1.5, β = 0.1, d = 32", 32, 0.1, 1.5),
+    _specimen("pancake-d2", "pancake of γ = 2√d, β = 0.1, d = 2", 2, 0.1, "2sqrtd"),
+    _specimen("pancake-d3", "pancake of γ = 2√d, β = 0.1, d = 3", 3, 0.1, "2sqrtd"),
+    _specimen("pancake-d16", "pancake of γ = 2√d, β = 0.1, d = 16", 16, 0.1, "2sqrtd"),
+    _specimen("pancake-d32", "pancake of γ = 2√d, β = 0.01, d = 32", 32, 0.01, "2sqrtd"),
+    _specimen("pancake-d48", "pancake of γ = 2√d, β = 1e-3, d = 48", 48, 1e-3, "2sqrtd",
+              expected="borderline",
+              why="a lattice search of a minute or more: found if it gets the time"),
+    _specimen("pancake-d256", "pancake of γ = 2√d, β = 1e-5, d = 256: the paper's smallest", 256,
+              1e-5, "2sqrtd",
+              expected="missed", why=_NOBODY),
+    _specimen("pancake-d4096", "pancake of γ = 2√d, β = 1e-4, d = 4,096", 4096, 1e-4, "2sqrtd",
+              expected="missed",
+              why=_NOBODY),
+    _direction("laplace-direction", "one hidden direction is Laplace",
+             _along(lambda rng, n: rng.laplace(scale=math.sqrt(0.5), size=n))),
+    _direction("uniform-direction", "one hidden direction of 64 is uniform",
+             _along(lambda rng, n: rng.uniform(-math.sqrt(3), math.sqrt(3), n)), dim=64),
+)  # fmt: skip
+
+SPECIMENS = (*_GEOMETRY, *_DIRECTIONS)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import scipy
 
 from dpaudit_studies.zoo.specimen import Array, Make, Specimen, each
 
-__all__ = ["SPECIMENS"]
+__all__ = ["SPECIMENS", "cut", "scaled", "shifted", "student"]
 
 
-def _scaled(factor: float) -> Make:
+def scaled(factor: float) -> Make:
+    """Every value times ``factor``."""
     return each(lambda _, z: z * factor)
 
 
-def _shifted(mean: float) -> Make:
+def shifted(mean: float) -> Make:
+    """Every value plus ``mean``."""
     return each(lambda _, z: z + mean)
 
 
-def _student(df: int, *, unit: bool) -> Make:
+def student(df: float, *, unit: bool) -> Make:
+    """Student's t, of variance 1 with ``unit``."""
     scale = math.sqrt((df - 2) / df) if unit else 1.0
     return each(lambda rng, z: rng.standard_t(df, z.shape) * scale)
 
@@ -63,7 +67,7 @@ def _gap(low: float, width: float) -> Make:
     return each(lambda _, z: np.where((z >= low) & (z < low + width), z + width, z))
 
 
-def _cut(limit: float, *, upper_only: bool = False) -> Make:
+def cut(limit: float, *, upper_only: bool = False) -> Make:
     """Values beyond the limit are drawn again."""
 
     def change(rng: np.random.Generator, z: Array) -> Array:
@@ -116,31 +120,30 @@ def _rescaled_branch(factor: float) -> Make:
     return each(lambda _, z: np.where(z < 0, factor * z, other * z))
 
 
-def _law(name: str, says: str, make: Make, **rest: str) -> Specimen:
-    return Specimen(name, "law", says, make, **rest)  # type: ignore[arg-type]
+_law = partial(Specimen, family="law")
 
 
 SPECIMENS = (
-    _law("sigma-plus-0.1pc", "σ is 0.1 % too large", _scaled(1.001), expected="borderline",
+    _law("sigma-plus-0.1pc", "σ is 0.1 % too large", scaled(1.001), expected="borderline",
          why="4.5 standard errors at 10^7 values, where a battery of 20 families asks for about 4: "
              "power near 0.7"),
-    _law("sigma-minus-0.1pc", "σ is 0.1 % too small", _scaled(0.999), expected="borderline",
+    _law("sigma-minus-0.1pc", "σ is 0.1 % too small", scaled(0.999), expected="borderline",
          why="4.5 standard errors at 10^7 values, where a battery of 20 families asks for about 4: "
              "power near 0.7"),
-    _law("sigma-plus-0.3pc", "σ is 0.3 % too large", _scaled(1.003)),
-    _law("sigma-minus-1pc", "σ is 1 % too small", _scaled(0.99)),
-    _law("mean-0.001", "every value is 0.001 too large", _shifted(0.001), expected="missed",
+    _law("sigma-plus-0.3pc", "σ is 0.3 % too large", scaled(1.003)),
+    _law("sigma-minus-1pc", "σ is 1 % too small", scaled(0.99)),
+    _law("mean-0.001", "every value is 0.001 too large", shifted(0.001), expected="missed",
          why="3.2 standard errors at 10^7 values, where a battery of 20 families asks for about 4: "
              "power near 0.2"),
-    _law("mean-0.003", "every value is 0.003 too large", _shifted(0.003)),
+    _law("mean-0.003", "every value is 0.003 too large", shifted(0.003)),
     _law("sign-bias-0.002", "positive with probability 0.502", _biased_sign(0.002)),
     _law("halves-1pc", "negative values 1 % wider, positive ones 1 % narrower",
          _rescaled_branch(1.01)),
-    _law("t30", "Student's t with 30 degrees of freedom", _student(30, unit=False)),
+    _law("t30", "Student's t with 30 degrees of freedom", student(30, unit=False)),
     _law("t30-unit", "Student's t with 30 degrees of freedom, scaled to variance 1",
-         _student(30, unit=True)),
+         student(30, unit=True)),
     _law("t200-unit", "Student's t with 200 degrees of freedom, scaled to variance 1",
-         _student(200, unit=True)),
+         student(200, unit=True)),
     _law("skew-0.01", "skew normal of skewness 0.01, mean 0 and variance 1", _skew_normal(0.01)),
     _law("contaminated-1e-3", "one value in 1,000 has σ = 3", _contaminated(1e-3, 3.0)),
     _law("contaminated-1e-4", "one value in 10,000 has σ = 3", _contaminated(1e-4, 3.0)),
@@ -157,10 +160,10 @@ SPECIMENS = (
          expected="borderline",
          why="352 values of 10^7 moved from a spot of 352 to the next: only cells as fine as that "
              "see it"),
-    _law("cut-at-4", "beyond 4σ drawn again", _cut(4.0)),
-    _law("cut-at-4.5", "beyond 4.5σ drawn again", _cut(4.5)),
-    _law("cut-at-4.5-upper", "above 4.5σ drawn again, below -4.5σ not", _cut(4.5, upper_only=True)),
-    _law("cut-at-5", "beyond 5σ drawn again", _cut(5.0), expected="missed",
+    _law("cut-at-4", "beyond 4σ drawn again", cut(4.0)),
+    _law("cut-at-4.5", "beyond 4.5σ drawn again", cut(4.5)),
+    _law("cut-at-4.5-upper", "above 4.5σ drawn again, below -4.5σ not", cut(4.5, upper_only=True)),
+    _law("cut-at-5", "beyond 5σ drawn again", cut(5.0), expected="missed",
          why="of 10^7 honest values 5.7 lie beyond 5σ, none of them with probability 0.003: no "
              "p-value can be below that"),
     _law("clipped-at-4.5", "beyond 4.5σ set to exactly ±4.5", _clipped(4.5)),

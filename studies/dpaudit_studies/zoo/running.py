@@ -2,83 +2,57 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.zoo.specimen import Array, Draw, Make, Series, Specimen, each, flat
+from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen, carried, each, placed
 
-__all__ = ["SPECIMENS"]
+__all__ = ["SPECIMENS", "replayed", "scaled_between"]
 
 _LONG = 10_000_000
 
 
 def _wandering_mean(at_end: float) -> Make:
     """The mean is a random walk that is about ``at_end`` away after 10^7 values."""
+    size = at_end / _LONG**0.5
 
-    def begin(rng: np.random.Generator) -> Series:
-        mean, step = 0.0, at_end / _LONG**0.5
+    def step(rng: np.random.Generator, mean: float, m: int) -> tuple[Array, float]:
+        walk = mean + np.cumsum(size * rng.standard_normal(m))
+        return np.asarray(walk + rng.standard_normal(m)), float(walk[-1])
 
-        def following(m: int) -> Array:
-            nonlocal mean
-            walk = mean + np.cumsum(step * rng.standard_normal(m))
-            mean = walk[-1]
-            return np.asarray(walk + rng.standard_normal(m))
-
-        return following
-
-    return flat(begin)
+    return carried(lambda _: 0.0, step)
 
 
 def _shrinking(total: float) -> Make:
     """σ falls by ``total`` over 10^7 values, around 1, and then stays."""
 
-    def begin(rng: np.random.Generator) -> Series:
-        position = 0
+    def change(z: Array, at: int) -> Array:
+        age = np.minimum(np.arange(at, at + len(z)) / _LONG, 1.0)
+        return np.asarray(z * (1 + total * (0.5 - age)))
 
-        def following(m: int) -> Array:
-            nonlocal position
-            age = np.minimum(np.arange(position, position + m) / _LONG, 1.0)
-            position += m
-            return np.asarray(rng.standard_normal(m) * (1 + total * (0.5 - age)))
-
-        return following
-
-    return flat(begin)
+    return placed(change)
 
 
-def _from(position: int, stop: int, factor: float) -> Make:
-    """Values from ``position`` up to ``stop``, counted from the start, are scaled."""
+def scaled_between(start: int, stop: int, factor: float) -> Make:
+    """Values from ``start`` up to ``stop``, counted from the beginning, are scaled."""
 
-    def begin(rng: np.random.Generator) -> Series:
-        at = 0
+    def change(z: Array, at: int) -> None:
+        z[max(0, start - at) : max(0, stop - at)] *= factor
 
-        def following(m: int) -> Array:
-            nonlocal at
-            z = rng.standard_normal(m)
-            z[max(0, position - at) : max(0, stop - at)] *= factor
-            at += m
-            return z
-
-        return following
-
-    return flat(begin)
+    return placed(change)
 
 
 def _counted(change: Callable[[int, Array], Array]) -> Make:
     """``change`` takes the number of the call, from 0."""
 
     def make(stream: KeyedStream) -> Draw:
-        rng = stream.numpy()
-        call = -1
-
-        def draw(n: int, d: int) -> Array:
-            nonlocal call
-            call += 1
-            return change(call, rng.standard_normal((n, d)))
-
-        return draw
+        rng, calls = stream.numpy(), itertools.count()
+        return lambda n, d: change(next(calls), rng.standard_normal((n, d)))
 
     return make
 
@@ -87,16 +61,12 @@ def _reseeded(seed: Callable[[int, np.random.Generator], int]) -> Make:
     """Each call starts a generator afresh under a short seed made from its number or at random."""
 
     def make(stream: KeyedStream) -> Draw:
-        rng = stream.numpy()
+        rng, calls = stream.numpy(), itertools.count()
         secret = int.from_bytes(stream.entropy()[:8], "big") << 64
-        call = -1
 
         def draw(n: int, d: int) -> Array:
-            nonlocal call
-            call += 1
-            return np.random.Generator(
-                np.random.Philox(key=secret | seed(call, rng))
-            ).standard_normal((n, d))
+            bits = np.random.Philox(key=secret | seed(next(calls), rng))
+            return np.random.Generator(bits).standard_normal((n, d))
 
         return draw
 
@@ -118,44 +88,29 @@ def _short_seed(bits: int) -> Make:
     return make
 
 
-def _replayed(length: int, after: int) -> Make:
-    """The first ``length`` values come once more after ``after`` values."""
+def replayed(length: int, after: int, *, first: int = 0) -> Make:
+    """``length`` values from place ``first`` on come once more ``after`` values later."""
 
-    def begin(rng: np.random.Generator) -> Series:
-        kept = rng.standard_normal(length)
-        at = 0
+    def step(rng: np.random.Generator, kept: tuple[Array, int], m: int) -> tuple[Array, Any]:
+        values, at = kept
+        z = rng.standard_normal(m)
+        for start in (first, first + after):
+            low, high = max(start, at), min(start + length, at + m)
+            if low < high:
+                z[low - at : high - at] = values[low - start : high - start]
+        return z, (values, at + m)
 
-        def following(m: int) -> Array:
-            nonlocal at
-            z = rng.standard_normal(m)
-            for start in (0, after):
-                low, high = max(start, at), min(start + length, at + m)
-                if low < high:
-                    z[low - at : high - at] = kept[low - start : high - start]
-            at += m
-            return z
-
-        return following
-
-    return flat(begin)
+    return carried(lambda rng: (rng.standard_normal(length), 0), step)
 
 
 def _recycled(length: int) -> Make:
     """Dealt out from a pool of so many values, over and over."""
 
-    def begin(rng: np.random.Generator) -> Series:
-        pool = rng.standard_normal(length)
-        at = 0
+    def step(_: np.random.Generator, kept: tuple[Array, int], m: int) -> tuple[Array, Any]:
+        pool, at = kept
+        return pool[np.arange(at, at + m) % length], (pool, (at + m) % length)
 
-        def following(m: int) -> Array:
-            nonlocal at
-            z = pool[np.arange(at, at + m) % length]
-            at = (at + m) % length
-            return z
-
-        return following
-
-    return flat(begin)
+    return carried(lambda rng: (rng.standard_normal(length), 0), step)
 
 
 def _copied_rows(rate: float) -> Make:
@@ -185,20 +140,19 @@ def _at_dim(d: int, factor: float) -> Make:
     return each(lambda _, z: z * factor if z.shape[1] == d else z)
 
 
-def _running(name: str, says: str, make: Make, **rest: str) -> Specimen:
-    return Specimen(name, "running", says, make, **rest)  # type: ignore[arg-type]
+_running = partial(Specimen, family="running")
 
 
 SPECIMENS = (
     _running("mean-wanders", "the mean walks about 0.02 away in 10^7 values",
              _wandering_mean(0.02)),
     _running("sigma-falls-1pc", "σ falls by 1 % over 10^7 values", _shrinking(0.01)),
-    _running("warm-up", "the first 1,000 values have σ = 1.3", _from(0, 1000, 1.3),
+    _running("warm-up", "the first 1,000 values have σ = 1.3", scaled_between(0, 1000, 1.3),
              expected="borderline",
              why="plain in those 1,000 values, lost among 10^7: only a look at the start alone "
                  "sees it"),
     _running("late-5pc", "σ is 5 % too large after 9.8 million values",
-             _from(9_800_000, 1 << 62, 1.05)),
+             scaled_between(9_800_000, 1 << 62, 1.05)),
     _running("seed-every-65536", "call k repeats call k - 65,536",
              _reseeded(lambda call, _: call % (1 << 16))),
     _running("seed-every-256", "call k repeats call k - 256",
@@ -214,7 +168,7 @@ SPECIMENS = (
              why="two processes coincide with probability 2^-16; it shows in some hundred "
                  "processes, and one asks for two"),
     _running("replay", "after 5 million values the first 10,000 come again",
-             _replayed(10_000, 5_000_000)),
+             replayed(10_000, 5_000_000)),
     _running("pool", "a pool of 2^20 values, over and over", _recycled(1 << 20)),
     _running("copied-rows", "one row in 10,000 is a copy of the row before", _copied_rows(1e-4)),
     _running("every-1000th-call", "every 1,000th call has half the scale", _every(1000, 0.5)),

@@ -212,7 +212,7 @@ def test_constants_and_table_are_those_of_the_benchmark():
     table = ROOT / "dpaudit" / "accounting" / "hardness.csv"
     assert evidence.table(measured()) == table.read_text("utf-8")
     of_runs = {cell for cell in measured() if cell.source in evidence.RUNS}
-    assert of_runs == set(evidence.from_results())
+    assert of_runs == set(evidence.from_results(evidence.RUNS))
     for reducer, fitted in hardness.FITTED.items():
         cells = [cell for cell in measured() if cell.reducer == reducer]
         assert evidence.fit(evidence.fitted_to(cells)) == pytest.approx(fitted[:2], rel=0.01)

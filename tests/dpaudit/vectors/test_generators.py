@@ -21,10 +21,6 @@ def test_linear_generators_give_their_published_outputs():
     assert generators.xorshift128(state)(1)[0] == 3701687786
     # the C++ standard, 10,000th output
     assert twister(5489)(10_000)[-1] == 4123659995
-    # Blackman and Vigna's program from the state (1, 2)
-    first = generators.xoroshiro128_plus(words(1, 2))(5)
-    assert first.tolist() == [3, 412333834243, 2360170716294286339, 9295852285959843169,
-                              2797080929874688578]  # fmt: skip
     # GSL's own tests of taus and taus113
     seeds = [69_069]
     while len(seeds) < 4:
@@ -72,18 +68,6 @@ def test_generators_without_published_outputs_step_as_defined():
     )
     portions = [*reversed_(2), *reversed_(50), *reversed_(12)]
     assert portions == [*(a for a, _ in slow[31::-1]), *(a for a, _ in slow[:31:-1])]
-    x, slow, p = 5, [], 2**31 - 1
-    for _ in range(100):
-        x = (22_211 * pow(x, -1, p) + 11) % p if x else 11
-        slow.append(x)
-    inversive = generators.inversive(5, a=22_211, c=11, p=p)
-    assert [*inversive(30), *inversive(70)] == slow
-    x, slow = 7 << 64 | 9, []
-    for _ in range(100):
-        x = (0x2360ED051FC65DA44385DF649FCCF645 * x + 1) % 2**128
-        slow.append(x >> 64)
-    wide = generators.congruential_128(words(7, 9))
-    assert [*wide(40), *wide(60)] == slow
 
 
 def test_modular_generators_give_their_published_outputs():
@@ -92,10 +76,6 @@ def test_modular_generators_give_their_published_outputs():
     assert generators.congruential(16_807, 0, m, 1)(10_000)[-1] == 1043618065
     minstd = generators.congruential(48_271, 0, m, 1)
     assert [minstd(1), minstd(9_999)][-1][-1] == 399268537
-    start = generators.congruential(40_014, 0, 2_147_483_563, 19_780_503)(24) % np.uint64(1 << 24)
-    assert generators.subtract_with_borrow(start, 10, 1 << 24)(10_000)[-1] == 7937952
-    luxury = generators.kept_of(generators.subtract_with_borrow(start, 10, 1 << 24), 23, 223)
-    assert luxury(23 * 435)[9_999] == 9901578
     source = generators.congruential(16_807, 0, m, 1)
     knuth_b = generators.shuffled(lambda k: source(k) - np.uint64(1), 256, m - 1)
     assert knuth_b(10_000)[-1] + np.uint64(1) == 1112339016

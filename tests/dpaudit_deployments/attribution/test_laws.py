@@ -8,27 +8,28 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpaudit.audit.run import audit_values
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.foreign import RefusedError
-from dpaudit_deployments.attribution.events import EventGroups, claim_of
-from dpaudit_deployments.attribution.laws import (
+from dpaudit_deployments.attribution.evidence import (
+    EventGroups,
+    claim_of,
+    noise_claim,
+    noise_evidence,
+)
+from dpaudit_deployments.attribution.measure import event_sources, summary_batches
+from dpaudit_deployments.attribution.records import Batch
+from dpaudit_deployments.attribution.registration import (
+    Registration,
+    Trigger,
     channel_capacity,
     epsilon_of_flip,
     epsilon_of_pick,
     flip_probability,
-    laplace_mass,
-    null_report_law,
     pick_rate,
-    response_law,
     summary_claim,
 )
-from dpaudit_deployments.attribution.measure import event_sources, summary_batches
-from dpaudit_deployments.attribution.noise import noise_claim, noise_evidence
-from dpaudit_deployments.attribution.records import Batch
-from dpaudit_deployments.attribution.registration import Registration, Trigger
 from dpaudit_deployments.attribution.run import judge_attribution
 
 
@@ -119,21 +120,14 @@ def test_the_capacity_limits_bind_at_the_epsilon_of_the_specifications_tests(sta
 
 
 @pytest.mark.parametrize("states", [1, 2, 3, 10])
-def test_the_response_is_a_law_with_exactly_this_epsilon(states):
+def test_the_response_is_that_of_the_specifications_algorithm(states):
     growth = Fraction(7, 2)
     pick = states / (states - 1 + growth)
-    for truth in range(states):
-        law = response_law(states, truth=truth, growth=growth)
-        # the specification's algorithm: with probability pick a uniform state, else the truth
-        slow = [pick / states + (1 - pick if s == truth else 0) for s in range(states)]
-        assert law == slow
-        assert sum(law) == 1
-        for other in range(states):
-            beside = response_law(states, truth=other, growth=growth)
-            ratios = [p / q for p, q in zip(law, beside, strict=True)]
-            assert max(ratios) == (growth if other != truth else 1)
-    flips = 1 - response_law(states, truth=0, growth=growth)[0]
-    assert float(flips) == pytest.approx(flip_probability(states, math.log(3.5)))
+    # with this probability a uniform state, else the truth: pure ε-DP, exactly
+    own, other = 1 - pick + pick / states, pick / states
+    assert own == growth * other
+    assert float(pick) == pytest.approx(pick_rate(states, math.log(growth)))
+    assert float(1 - own) == pytest.approx(flip_probability(states, math.log(growth)))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 14.0])
@@ -141,18 +135,6 @@ def test_epsilon_comes_back_from_rates(epsilon):
     assert epsilon_of_flip(2925, flip_probability(2925, epsilon)) == pytest.approx(epsilon)
     assert epsilon_of_pick(2925, pick_rate(2925, epsilon)) == pytest.approx(epsilon)
     assert epsilon_of_flip(3, 0.0) == epsilon_of_pick(3, 0.0) == math.inf
-
-
-def test_the_laplace_law_is_the_difference_of_two_geometric_numbers():
-    ratio, reach = Fraction(2, 3), 200
-    geometric = [(1 - ratio) * ratio**k for k in range(reach)]
-    for x in range(-4, 5):
-        slow = sum(geometric[k] * geometric[k + abs(x)] for k in range(reach - 4))
-        mass = laplace_mass(x, ratio=ratio)
-        assert 0 <= mass - slow < Fraction(1, 10**30)
-    assert laplace_mass(0, ratio=ratio) / laplace_mass(65_536, ratio=ratio) == ratio**-65_536
-    total = sum(laplace_mass(x, ratio=ratio) for x in range(-reach, reach + 1))
-    assert 1 - total == 2 * ratio ** (reach + 1) / (1 + ratio)
 
 
 def test_the_noise_of_a_summary_report_is_the_claim_of_an_audit():
@@ -163,22 +145,6 @@ def test_the_noise_of_a_summary_report_is_the_claim_of_an_audit():
     for epsilon in (0.0, -1.0, 65.0, math.nan, 0.5):
         with pytest.raises(UsageError, match=r"scale|epsilon="):
             summary_claim(epsilon)
-
-
-@pytest.mark.parametrize("attributed", [False, True])
-def test_null_reports(attributed):
-    plain = null_report_law(with_source_time=False, attributed=attributed)
-    assert plain == ([1] if attributed else [Fraction(19, 20), Fraction(1, 20)])
-    law = null_report_law(with_source_time=True, attributed=attributed)
-    slow = [Fraction(1)]
-    for _ in range(31 - attributed):
-        coin = [Fraction(992, 1000), Fraction(8, 1000)]
-        slow = [
-            sum(slow[n - c] * coin[c] for c in (0, 1) if 0 <= n - c < len(slow))
-            for n in range(len(slow) + 1)
-        ]
-    assert law == slow
-    assert sum(law) == 1
 
 
 def test_registrations_are_read_as_in_the_specification():
@@ -231,13 +197,13 @@ def judged(flaw, *, kind=NAVIGATION, epsilon=8.0, size=20_000, seed=1):
     stream = KeyedStream.from_seed(seed).child(flaw)
     registration = Registration.default(kind, epsilon=epsilon)
     sources = event_sources(flaw, registration=registration, size=size, stream=stream)
-    return judge_attribution(sources, [], seed="1", battery=audit_values)
+    return judge_attribution(sources, [], seed="1")
 
 
 def summarised(flaw, *, size=2_000, epsilon=10.0, seed=1):
     stream = KeyedStream.from_seed(seed).child(flaw)
     batches = summary_batches(flaw, epsilon=epsilon, size=size, stream=stream)
-    return judge_attribution([], batches, epsilon=epsilon, seed="1", battery=audit_values)
+    return judge_attribution([], batches, epsilon=epsilon, seed="1")
 
 
 def found(document):
@@ -286,7 +252,7 @@ def test_flips_in_a_row_are_found():
     registration = Registration.default(NAVIGATION, epsilon=8.0)
     sources = event_sources("none", registration=registration, size=4_000, stream=stream)
     clustered = sorted(sources, key=lambda s: s.reported == s.true)
-    document = judge_attribution(clustered, [], seed="1", battery=audit_values)
+    document = judge_attribution(clustered, [], seed="1")
     assert found(document) == {"flips-in-order"}
 
 
@@ -383,5 +349,5 @@ def test_a_few_repeats_between_batches_have_their_exact_probability():
 
 def test_nothing_to_test_is_inconclusive():
     batch = Batch("b", (), np.array([], dtype=np.int64), 7)
-    document = judge_attribution([], [batch], seed="1", battery=audit_values)
+    document = judge_attribution([], [batch], seed="1")
     assert (document.verdict, document.tests) == ("inconclusive", ())

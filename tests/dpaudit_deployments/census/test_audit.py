@@ -15,14 +15,11 @@ from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit_deployments.census.audit import audit_files
-from dpaudit_deployments.census.flaws import noise_of
+from dpaudit_deployments.census.files import Measurement, write_level, write_measurements
 from dpaudit_deployments.census.law import IntegerGaussian, law_of_variance
-from dpaudit_deployments.census.model import Measurement
-from dpaudit_deployments.census.simulation import PRODUCT, make_files
-from dpaudit_deployments.census.writing import write_level, write_measurements
-from dpaudit_deployments.census.zeros import Rule
-from dpaudit_deployments.topdown.budget import Budget
-from dpaudit_deployments.topdown.geography import read_census
+from dpaudit_deployments.census.noise import Rule
+from dpaudit_deployments.census.simulation import PRODUCT, make_files, noise_of
+from dpaudit_deployments.topdown.census import Budget, read_census
 from dpaudit_deployments.topdown.topdown import TopDown
 
 K = np.arange(-400, 401)

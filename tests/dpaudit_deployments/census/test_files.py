@@ -11,16 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpaudit.errors import MissingExtraError, UsageError
-from dpaudit_deployments.census import reading
-from dpaudit_deployments.census.model import Constraint, Measurement
-from dpaudit_deployments.census.reading import (
+from dpaudit_deployments.census import files
+from dpaudit_deployments.census.files import (
+    UNBOUNDED,
+    Constraint,
+    Measurement,
     find_buckets,
     read_constraints,
     read_measurements,
+    write_level,
+    write_measurements,
 )
-from dpaudit_deployments.census.writing import UNBOUNDED, write_level, write_measurements
-from dpaudit_deployments.census.zeros import Known, Rule, read_rules
-from dpaudit_deployments.topdown.measurements import NoisyMeasurements, NoisyQuery
+from dpaudit_deployments.census.noise import Known, Rule, read_rules
+from dpaudit_deployments.topdown.topdown import NoisyMeasurements, NoisyQuery
 
 GOOD = {
     "geocode": ["01"], "query_name": ["detailed_dpq"], "a": ["detailed"], "b": ["*"],
@@ -76,15 +79,15 @@ def test_memory_is_for_a_few_rows_at_a_time(tmp_path, monkeypatch):
         **{k: v * 100 for k, v in GOOD.items() if k not in ("value", "query_shape")},
         value=[[1] * 1000] * 100, query_shape=[[1000, 1]] * 100,
     )  # fmt: skip
-    monkeypatch.setattr(reading, "_NUMBERS", 3000)
+    monkeypatch.setattr(files, "_NUMBERS", 3000)
     sizes = []
-    batch = reading._batch
+    batch = files._batch
 
     def seen(found, *rest):
         sizes.append(found.num_rows)
         return batch(found, *rest)
 
-    monkeypatch.setattr(reading, "_batch", seen)
+    monkeypatch.setattr(files, "_batch", seen)
     assert len(list(read_measurements(path))) == 100
     assert max(sizes) == 3
 
@@ -132,8 +135,8 @@ def test_what_is_no_parquet_is_refused(tmp_path):
 
 def test_too_many_numbers_per_row_are_refused_before_they_are_read(tmp_path, monkeypatch):
     path = write(tmp_path / "x.parquet", value=[[0] * 50], query_shape=[[50, 1]])
-    monkeypatch.setattr(reading, "MOST_CELLS", 10)
-    monkeypatch.setattr(reading, "_batch", None)
+    monkeypatch.setattr(files, "MOST_CELLS", 10)
+    monkeypatch.setattr(files, "_batch", None)
     with pytest.raises(UsageError, match="a query of 50 cells, at most 10"):
         list(read_measurements(path))
 
@@ -159,7 +162,7 @@ def test_files_are_found_by_name_folder_and_pattern(tmp_path, monkeypatch):
     for nothing in (tmp_path / "none", tmp_path / "*.csv"):
         with pytest.raises(UsageError, match="no Parquet file there"):
             find_buckets([nothing])
-    monkeypatch.setattr(reading, "MOST_FILES", 1)
+    monkeypatch.setattr(files, "MOST_FILES", 1)
     with pytest.raises(UsageError, match="more than 1 files"):
         find_buckets([tmp_path])
 

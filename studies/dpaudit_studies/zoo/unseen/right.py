@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.zoo.claims import _discrete_gaussian
-from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen, each
-from dpaudit_studies.zoo.unseen.transforms import Uniforms, box_muller, dealt, polar
+from dpaudit_studies.zoo.claims import discrete_gaussian
+from dpaudit_studies.zoo.specimen import Array, Draw, Make, Series, Specimen, each
+from dpaudit_studies.zoo.transforms import Uniforms, box_muller, dealt, polar
 
 __all__ = ["SPECIMENS"]
 
 
+def _rows(following: Series) -> Draw:
+    return lambda n, d: following(n * d).reshape(n, d)
+
+
 def _chacha(transform: Callable[[Uniforms], Callable[[], Array]]) -> Make:
     """What ``transform`` makes of a ChaCha20 stream, 52 bits a uniform."""
-
-    def make(stream: KeyedStream) -> Draw:
-        following = dealt(transform(stream.uniform))
-        return lambda n, d: following(n * d).reshape(n, d)
-
-    return make
+    return lambda stream: _rows(dealt(transform(stream.uniform)))
 
 
 def _sfc64(stream: KeyedStream) -> Draw:
@@ -32,8 +32,7 @@ def _sfc64(stream: KeyedStream) -> Draw:
 
 def _philox_polar(stream: KeyedStream) -> Draw:
     rng = np.random.Generator(np.random.Philox(int.from_bytes(stream.entropy(), "big")))
-    following = dealt(polar(lambda m: rng.random(m)))
-    return lambda n, d: following(n * d).reshape(n, d)
+    return _rows(dealt(polar(rng.random)))
 
 
 def _ratio(uniforms: Uniforms) -> Callable[[], Array]:
@@ -47,9 +46,12 @@ def _ratio(uniforms: Uniforms) -> Callable[[], Array]:
     return chunk
 
 
-def _right(name: str, says: str, make: Make, **rest: str) -> Specimen:
-    why = "the claimed law, from a generator with a secret state of at least 128 bits"
-    return Specimen(name, "right", says, make, expected="passed", why=why, **rest)  # type: ignore[arg-type]
+_right = partial(
+    Specimen,
+    why="the claimed law, from a generator with a secret state of at least 128 bits",
+    family="right",
+    expected="passed",
+)
 
 
 SPECIMENS = (
@@ -63,6 +65,6 @@ SPECIMENS = (
     _right("right-laplace", "numpy's Laplace with 256 bits of seed",
            each(lambda rng, z: rng.laplace(0, 1, z.shape)), claim="laplace:scale=1"),
     _right("right-discrete", "the discrete Gaussian by the right table of probabilities",
-           each(lambda rng, z: _discrete_gaussian(rng, 10.0, z.shape)),
+           each(lambda rng, z: discrete_gaussian(rng, 10.0, z.shape)),
            claim="discrete-gaussian:sigma=10"),
 )  # fmt: skip

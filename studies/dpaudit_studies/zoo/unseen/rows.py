@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import scipy
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.zoo.directions import _pancake
+from dpaudit_studies.zoo.geometry import pair, pancake
 from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen, each
 
 __all__ = ["SPECIMENS"]
@@ -36,22 +36,6 @@ def _pool(d: int, size: int) -> Make:
     return make
 
 
-def _short_uniforms(d: int, bits: int) -> Make:
-    def lengths(rng: np.random.Generator, honest: Array) -> Array:
-        k = rng.integers(0, 1 << bits, len(honest)).astype(np.float64)
-        return np.asarray(np.sqrt(2 * scipy.special.gammaincinv(d / 2, (k + 0.5) * 2.0**-bits)))
-
-    return _with_lengths(lengths)
-
-
-def _copied(rng: np.random.Generator, honest: Array) -> Array:
-    """One length in 100 is that of the row before."""
-    hit = 1 + np.flatnonzero(rng.random(len(honest) - 1) < 0.01)
-    honest = honest.copy()
-    honest[hit] = honest[hit - 1]
-    return honest
-
-
 def _antithetic(rng: np.random.Generator, z: Array) -> Array:
     """Of two rows the second is as improbably long as the first is short."""
     del rng
@@ -65,20 +49,6 @@ def _antithetic(rng: np.random.Generator, z: Array) -> Array:
     factors = np.where(ok, other / np.linalg.norm(second, axis=1), 1.0)
     z[1 : 2 * half : 2] = second * factors[:, None]
     return z
-
-
-def _stratified(d: int, rows: int) -> Make:
-    """Of every ``rows`` rows of a call one length lies in each of as many likely strata."""
-
-    def lengths(rng: np.random.Generator, honest: Array) -> Array:
-        whole = len(honest) // rows * rows
-        strata = rng.permuted(np.tile(np.arange(rows), (whole // rows, 1)), axis=1).ravel()
-        u = (strata + rng.random(whole)) / rows
-        honest = honest.copy()
-        honest[:whole] = np.sqrt(2 * scipy.special.gammaincinv(d / 2, u))
-        return honest
-
-    return _with_lengths(lengths)
 
 
 def _parity(d: int, share: float, right: float) -> Make:
@@ -103,34 +73,7 @@ def _parity(d: int, share: float, right: float) -> Make:
     return make
 
 
-def _direction(d: int, variance: float) -> Make:
-    def make(stream: KeyedStream) -> Draw:
-        rng = stream.numpy()
-        w = stream.child("direction").numpy().standard_normal(d)
-        w /= np.linalg.norm(w)
-
-        def draw(n: int, width: int) -> Array:
-            z = rng.standard_normal((n, width))
-            return np.asarray(z + np.outer((z @ w) * (math.sqrt(variance) - 1), w))
-
-        return draw
-
-    return make
-
-
-def _pair(i: int, j: int, rho: float) -> Make:
-    def change(rng: np.random.Generator, z: Array) -> Array:
-        del rng
-        z[:, j] = rho * z[:, i] + math.sqrt(1 - rho * rho) * z[:, j]
-        return z
-
-    return each(change)
-
-
-def _row(
-    name: str, says: str, make: Make, why: str, dim: int | None = None, **rest: str
-) -> Specimen:
-    return Specimen(name, "rows", says, make, dim, why=why, **rest)  # type: ignore[arg-type]
+_row = partial(Specimen, family="rows")
 
 
 _EDGE = "9,765 rows of honest noise leave no direction below 0.44 or above 1.77"
@@ -141,15 +84,8 @@ SPECIMENS = (
     _row("length-lattice", "rows of 16 have lengths in steps of 2^-16",
          _with_lengths(lambda _, honest: np.rint(honest * 65_536) / 65_536),
          "every length is a multiple of 2^-16 to 10^-10", 16),
-    _row("length-32-bit", "rows of 128 have lengths by inverse CDF of 32-bit uniforms",
-         _short_uniforms(128, 32),
-         "the CDF of a length times 2^32 is a whole number and a half to 10^-3, at every row", 128),
-    _row("length-copied", "one row in 100 has exactly the length of the row before",
-         _with_lengths(_copied), "thousands of equal lengths, to all digits"),
     _row("length-antithetic", "of two rows the second is as long as the first is short",
          each(_antithetic), "one length follows from the other, in every pair"),
-    _row("length-stratified", "of every 64 rows of a call one length lies in each of 64 strata",
-         _stratified(64, 64), "no stratum is ever empty, in 2,400 groups", 64),
     _row("sign-parity", "a secret half of 64 coordinates has an even number of minus signs",
          _parity(64, 0.5, 1.0),
          "the signs of 156,250 rows lie in a hyperplane over GF(2): elimination finds it", 64),
@@ -158,18 +94,13 @@ SPECIMENS = (
          "learning parity with noise 0.3 in 256 dimensions from 39,062 rows: at least 2^60 "
          "operations by what is published", 256, expected="missed"),
     _row("pancake-1024-gamma-0.5", "pancake of γ = 0.5, β = 0.01, d = 1,024",
-         _pancake("pancake-1024-gamma-0.5", 1024, 0.01, 0.5),
+         pancake("pancake-1024-gamma-0.5", 1024, 0.01, 0.5),
          "nearly no variance along one direction; " + _EDGE, 1024),
-    _row("pancake-1024-gamma-1", "pancake of γ = 1, β = 0.01, d = 1,024",
-         _pancake("pancake-1024-gamma-1", 1024, 0.01, 1.0),
-         "variance 0.5 along one direction, seen as about 0.39; " + _EDGE, 1024),
     _row("pancake-1024-gamma-2", "pancake of γ = 2, β = 0.01, d = 1,024",
-         _pancake("pancake-1024-gamma-2", 1024, 0.01, 2.0),
+         pancake("pancake-1024-gamma-2", 1024, 0.01, 2.0),
          "variance 1 to 0.1 % along the direction; moments beyond the second need d^2 rows, and "
          "lattice reduction does not reach d = 1,024", 1024, expected="missed"),
-    _row("direction-1024-1.5", "one hidden direction of 1,024 has variance 1.5",
-         _direction(1024, 1.5), "seen as about 1.81; " + _EDGE, 1024),
-    _row("pair-4096-0.15", "two coordinates of 4,096 have correlation 0.15", _pair(77, 3_001, 0.15),
+    _row("pair-4096-0.15", "two coordinates of 4,096 have correlation 0.15", pair(77, 3_001, 0.15),
          "7.4 standard errors in 2,441 rows, where the largest of 8.4 million pairs reaches 5.5",
          4096),
 )  # fmt: skip

@@ -23,7 +23,7 @@ def test_by_the_weights_of_a_few_runs(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [HONEST, "clipping after averaging", "BatchNorm across records"])
 def test_by_one_canary_in_many_runs(name):
-    result = bugs.one_level(bugs.BUGS[name], 1_000, 1)
+    result = bugs.run_level(bugs.BUGS[name], bugs.by_weights, 1_000, 1, 1)
     assert (result.verdict == "finding") == (name != HONEST)
 
 

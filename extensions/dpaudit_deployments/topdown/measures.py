@@ -1,7 +1,8 @@
-"""What the owner of a census's noise reads in its measurements, and in its tables alone."""
+"""What TopDown's tables and measurements are worth: to users, and to the owner of their noise."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,28 +10,147 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.stats
 
 from dpaudit import registry
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.trials import interval
+from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
-from dpaudit_deployments.topdown import (
-    Budget,
-    Census,
-    Noise,
-    NoisyMeasurements,
-    TopDown,
-    read_census,
+from dpaudit_deployments.topdown.census import Budget, Census, read_census
+from dpaudit_deployments.topdown.planted import (
+    ContrastPancake,
+    Sight,
+    common_first,
+    contrasts,
+    seeded,
+    sights,
 )
-from dpaudit_deployments.topdown.planted import ContrastPancake, common_first, contrasts, seeded
-from dpaudit_deployments.topdown.sight import Sight, sights
+from dpaudit_deployments.topdown.topdown import Noise, NoisyMeasurements, TopDown
 
-__all__ = ["MEASURE", "AttackGrid", "Planted", "measure", "origins", "summary"]
+__all__ = [
+    "ATTACK",
+    "UTILITY",
+    "Planted",
+    "attack",
+    "attack_summary",
+    "origins",
+    "utility",
+    "utility_rows",
+    "utility_summary",
+]
+
+
+Floats = npt.NDArray[np.float64]
+
+
+class TopDownGrid(Grid, frozen=True):
+    """ε of the whole run at δ = 10⁻¹⁰, and which counts: see ``read_census``."""
+
+    epsilon: float
+    table: str = "generated"
+    states: str = ""
+
+
+def utility(cell: Cell, arm: None) -> dict[str, Any]:
+    """``trials`` runs with exact noise: mean absolute errors, by level and query.
+
+    Of the query's own measurements; of sums of the counties' ``detailed`` measurements; and of the
+    tables. Each with a 95 % interval (Student's t over runs).
+    """
+    del arm
+    grid = cell.grid(TopDownGrid)
+    run = TopDown(
+        census=read_census(table=grid.table, states=grid.states),
+        budget=Budget.of_epsilon(grid.epsilon),
+    )
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    each = [_errors(run, stream.child(i)) for i in range(cell.settings["trials"])]
+    parts = [
+        {
+            **names,
+            **{
+                way: _interval([one[at][1][way] for one in each if way in one[at][1]])
+                for way in ("measured", "summed", "tables")
+                if way in each[0][at][1]
+            },
+        }
+        for at, (names, _) in enumerate(each[0])
+    ]
+    return {"rho": run.budget.rho, "parts": parts}
+
+
+def _errors(run: TopDown, stream: KeyedStream) -> list[tuple[dict[str, Any], dict[str, float]]]:
+    """Mean absolute error of each way, per level and query; structural zeros do not count."""
+    measured = run.measure(lambda scale, _: DiscreteGaussian(sigma=scale), stream=stream)
+    tables = run.tables(measured)
+    lowest = run.census.levels[-1].name
+    summed = [measured.of(lowest, "detailed").values]
+    for level in reversed(run.census.levels[1:]):
+        above = np.zeros((int(level.parents.max()) + 1, summed[0].shape[1]), dtype=np.int64)
+        np.add.at(above, level.parents, summed[0])
+        summed.insert(0, above)
+    found = []
+    for at, level in enumerate(run.census.levels):
+        for query in run.census.schema.queries:
+            true = level.counts @ query.matrix
+            possible = ~run.census.schema.zeros @ query.matrix > 0
+            ways = {"summed": summed[at] @ query.matrix, "tables": tables[at] @ query.matrix}
+            scale = None
+            if query.name in run.budget.queries[level.name]:
+                answer = measured.of(level.name, query.name)
+                ways["measured"] = answer.values.astype(np.float64)
+                scale = answer.scale
+            errors = {
+                way: float(np.abs(values - true)[:, possible].mean())
+                for way, values in ways.items()
+            }
+            found.append(({"level": level.name, "query": query.name, "scale": scale}, errors))
+    return found
+
+
+def _interval(values: Sequence[float]) -> dict[str, float]:
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return {"value": mean, "low": -math.inf, "high": math.inf}
+    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    reach = float(scipy.stats.t.ppf(0.975, len(values) - 1)) * error
+    return {"value": mean, "low": mean - reach, "high": mean + reach}
+
+
+def utility_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row per level and query."""
+    return [
+        {**{name: value for name, value in row.items() if name != "parts"}, **part}
+        for row in rows
+        for part in row.get("parts", ({},))
+    ]
+
+
+def utility_summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How much smaller tables' errors are than those of sums of counties, in states."""
+    found = [
+        row["summed"]["value"] / row["tables"]["value"]
+        for row in rows
+        if row.get("level") == "state" and row["query"] == "age-group"
+    ]
+    if not found:
+        return ""
+    return (
+        f"Age groups of states: tables are {min(found):.1f} to {max(found):.1f} times as exact as "
+        "sums of the counties' noisy counts."
+    )
+
+
+UTILITY = Measure(
+    run=utility, grid=TopDownGrid, needs_arm=False, gather=utility_rows, summary=utility_summary
+)
+
 
 _READER = "topdown-reader"
 _SECRET = 32
@@ -95,7 +215,7 @@ def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
     return (registry.plugin("attacks", _READER).origin,)
 
 
-def measure(cell: Cell, arm: None) -> dict[str, Any]:
+def attack(cell: Cell, arm: None) -> dict[str, Any]:
     """In each of ``trials`` runs, three questions about one county, by lot.
 
     ``which``: one record may have another age; which of the two counts are true? ``count``: a cell,
@@ -195,7 +315,7 @@ def _read(attack: Any, seen: _Seen, sight: Sight) -> bool:
     return noise is not None and bool((noise == true).all())
 
 
-def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+def attack_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The most that a key gives in tables alone, and what no key gives there."""
     tables = [row for row in rows if row["view"] == "tables"]
     honest = [row["count"]["value"] for row in tables if row["noise"].startswith("honest")]
@@ -208,4 +328,6 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-MEASURE = Measure(run=measure, grid=AttackGrid, needs_arm=False, summary=summary, origins=origins)
+ATTACK = Measure(
+    run=attack, grid=AttackGrid, needs_arm=False, summary=attack_summary, origins=origins
+)

@@ -1,4 +1,4 @@
-"""Reading noisy measurement files, a few rows at a time.
+"""Noisy measurement files: their rows, read a few at a time, and written by simulations and hosts.
 
 The published 2020 files (Redistricting, DHC; Parquet written by Spark) have one folder per product,
 level and kind::
@@ -15,29 +15,100 @@ Source: the Bureau's own reader (uscensusbureau/DAS_2020_GLS_Uncertainty_Evaluat
 ``GLS/main_two_pass_alg.py``), the readers of Google (google-research/census-bluedown) and MITRE
 (``NMFHistogram.py``), and DAS_2020_Redistricting_Production_Code for what the numbers are. A file
 is foreign: nothing is unpickled, texts are printable and short, lists are of the stated shape.
+
+What is not the same in files that are written here: one part per folder, no ``plb``, and axes of
+our own where the histogram is not the Bureau's.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from glob import glob
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from dpaudit.errors import UsageError
+from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line, printable
 from dpaudit_deployments.census.law import MOST_VARIANCE
-from dpaudit_deployments.census.model import ALL, Constraint, Measurement
-from dpaudit_deployments.census.parquet import parquet_library
 
-__all__ = ["Bucket", "find_buckets", "read_constraints", "read_measurements"]
+if TYPE_CHECKING:
+    from dpaudit_deployments.topdown.topdown import NoisyMeasurements
+
+__all__ = [
+    "ALL",
+    "UNBOUNDED",
+    "Bucket",
+    "Constraint",
+    "Integers",
+    "Measurement",
+    "Row",
+    "find_buckets",
+    "read_constraints",
+    "read_measurements",
+    "write_level",
+    "write_measurements",
+]
+
+
+Integers = npt.NDArray[np.int64]
+
+ALL = "*"
+"""How files write that an axis is summed over."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Row:
+    """Numbers about one geography, one per cell of a query.
+
+    ``query`` is the name without the suffix ``_dpq`` or ``_con``. ``specs`` has a word per axis of
+    the histogram: ``*`` if the axis is summed over, the axis's own name or ``detailed`` if all its
+    levels are kept, otherwise the name of a recode. ``value`` (the product of ``shape``) int64 is
+    in C order.
+    """
+
+    geocode: str
+    query: str
+    specs: tuple[str, ...]
+    shape: tuple[int, ...]
+    value: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Measurement(Row):
+    """The noisy answers of a query; ``variance`` is that of one value's noise, as stated."""
+
+    variance: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Constraint(Row):
+    """What the true answers keep: ``sign`` is ``=``, ``<=`` or ``>=``, cell by cell."""
+
+    sign: str
+
+
+def parquet_library(path: Path) -> tuple[Any, Any]:
+    """``pyarrow`` and ``pyarrow.parquet``, to read or write ``path``.
+
+    Raises:
+        MissingExtraError: not installed.
+    """
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            f"nmf={path}: needs pyarrow, which is not installed; pip install 'dpaudit[parquet]'"
+        ) from None
+
 
 MOST_FILES = 200_000
 MOST_CELLS = 1 << 22
@@ -127,7 +198,7 @@ def read_measurements(path: Path) -> Iterator[tuple[tuple[str, ...], Measurement
         UsageError: it cannot be read, or is no noisy measurement file.
         MissingExtraError: pyarrow is not installed.
     """
-    for axes, row, variance, _ in _rows(path, "_dpq"):
+    for axes, row, variance, _ in _raw_rows(path, "_dpq"):
         if not _LEAST_VARIANCE <= variance <= MOST_VARIANCE:
             raise _refuse(path, f"variance={variance}: must be a number from 1e-6 to 1e10")
         yield axes, Measurement(variance=variance, **row)
@@ -139,7 +210,7 @@ def read_constraints(path: Path) -> Iterator[tuple[tuple[str, ...], Constraint]]
     Raises:
         UsageError, MissingExtraError: as for :func:`read_measurements`.
     """
-    for axes, row, _, sign in _rows(path, "_con"):
+    for axes, row, _, sign in _raw_rows(path, "_con"):
         if sign not in _SIGNS:
             raise _refuse(path, f"sign={sign!r}: must be one of {', '.join(_SIGNS)}")
         yield axes, Constraint(sign=sign, **row)
@@ -155,7 +226,7 @@ def _refuse(path: Path, why: object) -> UsageError:
 _Raw = tuple[tuple[str, ...], dict[str, Any], float, str]
 
 
-def _rows(path: Path, suffix: Literal["_dpq", "_con"]) -> Iterator[_Raw]:
+def _raw_rows(path: Path, suffix: Literal["_dpq", "_con"]) -> Iterator[_Raw]:
     arrow, parquet = parquet_library(path)
     try:
         with open_plain(path) as handle:
@@ -304,3 +375,103 @@ def _lists(column: Any, arrow: Any) -> Any:
         return flat[offsets[i] : offsets[i + 1]] if valid[i] else None
 
     return at
+
+
+UNBOUNDED = 2**31 - 1
+"""The upper bound of a cell that is not bounded."""
+_ROWS = 1024
+_AXIS = "cell"
+
+
+def write_level(
+    folder: Path,
+    level: str,
+    *,
+    axes: Sequence[str],
+    measurements: Iterable[Measurement],
+    constraints: Iterable[Constraint] = (),
+    partition: str = "",
+) -> None:
+    """Write ``LEVEL.parquet/DPQuery`` and ``…/Constraint`` into ``folder``, the latter if any.
+
+    ``axes`` name the columns of ``specs``. ``partition``, such as ``State=01``, is a folder below.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+    """
+    place = folder / f"{level}.parquet"
+    _write(place / "DPQuery" / partition, axes, measurements, "_dpq")
+    kept = list(constraints)
+    if kept:
+        _write(place / "Constraint" / partition, axes, kept, "_con")
+
+
+def write_measurements(folder: Path, noisy: NoisyMeasurements) -> None:
+    """Write the noisy measurements of the host ``topdown`` as files, structural zeros as bounds.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+    """
+    for level in dict.fromkeys(query.level for query in noisy.queries):
+        measurements, constraints = [], []
+        for query in noisy.queries:
+            if query.level != level:
+                continue
+            same: dict[str, Any] = {
+                "specs": (query.query if len(query.cells) > 1 else ALL,),
+                "shape": (len(query.cells),),
+            }
+            bounds = np.where(query.zeros, 0, UNBOUNDED)
+            for geocode, value in zip(query.geocodes, query.values, strict=True):
+                measurements.append(
+                    Measurement(
+                        geocode=geocode,
+                        query=query.query,
+                        value=value,
+                        variance=query.variance,
+                        **same,
+                    )
+                )
+                if query.zeros.any():
+                    name = f"{query.query}_zeros"
+                    constraints.append(
+                        Constraint(geocode=geocode, query=name, value=bounds, sign="<=", **same)
+                    )
+        write_level(
+            folder, level, axes=(_AXIS,), measurements=measurements, constraints=constraints
+        )
+
+
+def _write(folder: Path, axes: Sequence[str], rows: Iterable[Row], suffix: str) -> None:
+    arrow, parquet = parquet_library(folder)
+    fields = [("geocode", arrow.string()), ("query_name", arrow.string())]
+    fields += [("sign", arrow.string())] if suffix == "_con" else []
+    fields += [(axis, arrow.string()) for axis in axes]
+    fields += [
+        ("query_shape", arrow.list_(arrow.int32())),
+        ("value", arrow.list_(arrow.int64())),
+        ("variance", arrow.float32()),
+    ]
+    schema = arrow.schema(fields)
+    folder.mkdir(parents=True, exist_ok=True)
+    with parquet.ParquetWriter(folder / "part-0.parquet", schema, compression="zstd") as writer:
+        batch: list[dict[str, Any]] = []
+        for row in rows:
+            batch.append(_record(row, axes, suffix))
+            if len(batch) == _ROWS:
+                writer.write_table(arrow.Table.from_pylist(batch, schema))
+                batch = []
+        writer.write_table(arrow.Table.from_pylist(batch, schema))
+
+
+def _record(row: Row, axes: Sequence[str], suffix: str) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "geocode": row.geocode,
+        "query_name": row.query + suffix,
+        "query_shape": row.shape,
+        "value": row.value,
+        **dict(zip(axes, row.specs, strict=True)),
+    }
+    if isinstance(row, Measurement):
+        return record | {"variance": row.variance}
+    return record | {"variance": 0.0, "sign": row.sign if isinstance(row, Constraint) else "="}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.vectors.generators import Words, Words64, jit
-from dpaudit_studies.zoo.digits import _layers
+from dpaudit.vectors.generators import XOR, Words, lagged
 from dpaudit_studies.zoo.specimen import Array, Make, Series, flat
 
 __all__ = [
@@ -18,14 +18,14 @@ __all__ = [
     "Begin",
     "Uniforms",
     "box_muller",
+    "box_muller_of",
     "dealt",
     "fifty_three",
     "inverse",
     "noise",
     "polar",
-    "sum_of_12",
+    "prbs31",
     "top",
-    "ziggurat",
 ]
 
 Uniforms = Callable[[int], Array]
@@ -79,15 +79,23 @@ def inverse(uniforms: Uniforms) -> Callable[[], Array]:
     return lambda: np.asarray(scipy.special.ndtri(uniforms(CHUNK)))
 
 
+def box_muller_of(
+    u: npt.NDArray[np.floating[Any]], turned: npt.NDArray[np.floating[Any]]
+) -> npt.NDArray[np.floating[Any]]:
+    """Cosine and sine as two columns, in the type of ``u``; the radius is that of 1 - u."""
+    radius, angle = np.sqrt(-2 * np.log1p(-u)), 2 * math.pi * turned
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+
+
 def box_muller(uniforms: Uniforms) -> Callable[[], Array]:
     """Both outputs, the cosine first; the radius from the first uniform as 1 - u."""
+    return lambda: np.asarray(box_muller_of(*uniforms(CHUNK).reshape(-1, 2).T).ravel(), np.float64)
 
-    def chunk() -> Array:
-        u = uniforms(CHUNK).reshape(-1, 2)
-        radius, angle = np.sqrt(-2 * np.log1p(-u[:, 0])), 2 * math.pi * u[:, 1]
-        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
 
-    return chunk
+def prbs31(rng: np.random.Generator) -> Words:
+    """Bits of a shift register of 31 bits."""
+    state = int(rng.integers(1, 1 << 31))
+    return lagged(np.array([state >> i & 1 for i in range(31)], np.uint64), 28, XOR, 1)
 
 
 def polar(uniforms: Uniforms) -> Callable[[], Array]:
@@ -99,59 +107,5 @@ def polar(uniforms: Uniforms) -> Callable[[], Array]:
         kept = (square < 1) & (square > 0)
         v, square = v[kept], square[kept]
         return np.asarray((v * np.sqrt(-2 * np.log(square) / square)[:, None]).ravel())
-
-    return chunk
-
-
-def sum_of_12(uniforms: Uniforms) -> Callable[[], Array]:
-    """The sum of twelve uniforms less six."""
-    return lambda: np.asarray(uniforms(12 * CHUNK).reshape(-1, 12).sum(1) - 6)
-
-
-@jit
-def _ziggurat(words, x, density, out):  # type: ignore[no-untyped-def]
-    """How many values the words give; one that runs out of words at the end is dropped."""
-    at = have = 0
-    while at + 64 < len(words):
-        word = np.int64(words[at])
-        at += 1
-        if word >= 1 << 31:
-            word -= 1 << 32
-        layer = word & 127
-        value = word * 2.0**-31 * x[layer]
-        if abs(value) >= x[layer + 1]:
-            if layer == 0:
-                while True:
-                    a = -math.log((words[at] + 0.5) * 2.0**-32) / 3.442619855899
-                    b = -math.log((words[at + 1] + 0.5) * 2.0**-32)
-                    at += 2
-                    if at + 2 > len(words):
-                        return have
-                    if 2 * b > a * a:
-                        break
-                value = math.copysign(3.442619855899 + a, value)
-            else:
-                u = (words[at] + 0.5) * 2.0**-32
-                at += 1
-                height = density[layer] + u * (density[layer + 1] - density[layer])
-                if height >= math.exp(-0.5 * value * value):
-                    continue
-        out[have] = value
-        have += 1
-    return have
-
-
-def ziggurat(words: Words) -> Callable[[], Array]:
-    """Marsaglia and Tsang's (2000) on 32-bit words: one per value where the layer's core is hit.
-
-    Between chunks of 65,536 words up to 64 are skipped.
-    """
-    x = _layers()
-    density = np.exp(-0.5 * x * x)
-    out: npt.NDArray[np.float64] = np.empty(CHUNK)
-
-    def chunk() -> Array:
-        source: Words64 = words(CHUNK)
-        return out[: _ziggurat(source, x, density, out)].copy()
 
     return chunk

@@ -1,14 +1,17 @@
-"""Cells whose true count is known: structural zeros, from constraints or a table, and totals.
+"""Where measurements show their noise: structural zeros, exact totals, parents less their children.
 
 A constraint ``= 0``, or an upper bound of 0, makes the cells zero that it adds up, since counts are
 not negative; the Bureau's own estimator uses both in this way (DAS_2020_GLS_Uncertainty_Evaluation,
-``convert_constr_to_query``).
+``convert_constr_to_query``). A parent's true count is the sum of its children's, so its noisy
+measurement minus theirs has mean 0 and the variance of all their noise together. Noise that occurs
+twice is looked for as equal runs of values anywhere in the files of a product.
 """
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +22,16 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.results.foreign import RefusedError, read_plain
 from dpaudit.results.text import one_line, printable
-from dpaudit_deployments.census.model import ALL, Constraint, Measurement, Row
+from dpaudit_deployments.census.files import ALL, Constraint, Integers, Measurement, Row
+from dpaudit_deployments.census.law import (
+    LEAST_SUMMED,
+    MOST_VARIANCE,
+    IntegerGaussian,
+    law_of_variance,
+)
 
-__all__ = ["Known", "Rule", "read_rules"]
+__all__ = ["Emit", "Known", "Place", "Repeats", "Rule", "Sums", "read_rules"]
+
 
 Mask = npt.NDArray[np.bool_]
 
@@ -202,3 +212,167 @@ def _groups(axis: str, spec: str, size: int) -> Sequence[tuple[int, ...]] | None
     if spec in (axis, _DETAILED):
         return [(i,) for i in range(size)]
     return _RECODES.get((axis, spec))
+
+
+Emit = Callable[[str, str, Integers, float], None]
+"""Takes the parent's level, the query, the residuals (cells,), and the variance of each."""
+_MOST_KEPT = 1 << 25
+"""Numbers that are kept of one level; parents beyond are left out."""
+
+
+@dataclass(slots=True, eq=False)
+class _Parent:
+    residual: Integers
+    variance: float
+    children: int = 0
+
+
+_Level = dict[tuple[object, ...], dict[str, _Parent]]
+
+
+@dataclass(slots=True)
+class Sums:
+    """Collects the levels of a product from the top, and emits the residuals of each level."""
+
+    emit: Emit
+    left_out: int = 0
+    """Parents that were not kept."""
+    _above: tuple[str, _Level] = ("", {})
+    _here: tuple[str, _Level] = ("", {})
+    _kept: int = 0
+    _depth: int = 0
+    _last: bool = False
+
+    def begin(self, level: str, *, last: bool) -> None:
+        """Begin the next lower level; ``last`` if there is none below it."""
+        self._above, self._here = self._here, (level, {})
+        self._kept, self._last, self._depth = 0, last, self._depth + 1
+
+    def add(self, row: Measurement) -> None:
+        """Add a measurement of the present level."""
+        if law_of_variance(row.variance).sigma < LEAST_SUMMED:
+            return
+        key = (row.query, row.specs, row.shape)
+        parent = self._parent(self._above[1].get(key, {}), row.geocode)
+        if parent is not None:
+            parent.residual -= row.value
+            parent.variance += row.variance
+            parent.children += 1
+        if self._last:
+            return
+        if self._kept + row.value.size > _MOST_KEPT:
+            self.left_out += 1
+            return
+        self._kept += row.value.size
+        kept = self._here[1].setdefault(key, {})
+        kept[row.geocode] = _Parent(np.array(row.value), row.variance)
+
+    def _parent(self, parents: dict[str, _Parent], geocode: str) -> _Parent | None:
+        """The geography whose code begins this one's; the top one has any code."""
+        if not parents:
+            return None
+        first = next(iter(parents))
+        found = parents.get(geocode[: len(first)])
+        top = self._depth == 2 and len(parents) == 1
+        return parents[first] if found is None and top else found
+
+    def end(self) -> None:
+        """End a level: the parents above it are complete."""
+        level, queries = self._above
+        for key, parents in queries.items():
+            for parent in parents.values():
+                if parent.variance > MOST_VARIANCE:
+                    self.left_out += 1
+                elif parent.children:
+                    self.emit(level, str(key[0]), parent.residual, parent.variance)
+
+
+_BITS = 80
+"""Of collision entropy in a run of values."""
+_MOST_RUNS = 1 << 20
+"""Runs that are kept; later ones are not looked at."""
+_HASH = 2.0**-50
+"""An upper bound of the probability that two different runs have one hash."""
+_LONGEST = 256
+_FACTORS = np.random.default_rng(20).integers(1 << 63, size=_LONGEST, dtype=np.uint64) * 2 + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run of noise stands."""
+
+    level: str
+    query: str
+    geocode: str
+
+    def __str__(self) -> str:
+        return f"{self.level} {self.geocode}, {self.query}"
+
+
+@dataclass(slots=True)
+class Repeats:
+    """Hashes of runs of noise, and where they stand."""
+
+    number: int = 0
+    _hashes: dict[int, list[npt.NDArray[np.uint64]]] = field(default_factory=dict)
+    _places: dict[int, list[tuple[Place, int]]] = field(default_factory=dict)
+    _chances: dict[int, float] = field(default_factory=dict)
+
+    def add(
+        self,
+        place: Place,
+        mask: npt.NDArray[np.bool_],
+        values: Integers,
+        law: IntegerGaussian,
+    ) -> None:
+        """Add the noise of one geography; ``mask`` says in which cells of the query it stands.
+
+        Runs start at multiples of their length, in the query's cells where a whole run is noise,
+        otherwise among the noise alone: so equal noise is cut equally.
+        """
+        bits = -math.log2(law.collision)
+        length = math.ceil(_BITS / bits) if bits * _LONGEST >= _BITS else 0
+        if not length or self.number >= _MOST_RUNS or values.size < length:
+            return
+        runs = _aligned(mask, values, length)
+        hashes = (runs.astype(np.uint64) * _FACTORS[:length]).sum(axis=1, dtype=np.uint64)
+        self.number += len(hashes)
+        self._hashes.setdefault(length, []).append(hashes)
+        self._places.setdefault(length, []).append((place, len(hashes)))
+        self._chances[length] = max(self._chances.get(length, 0.0), law.collision**length + _HASH)
+
+    def found(self) -> tuple[int, float, Sequence[Place]]:
+        """How many runs occurred before, a bound on the probability of any, and one such pair.
+
+        Formal guarantee: if all noise is independent and each group has its stated law, some run
+        repeats with at most the probability that goes with none (Markov; 1 if none repeats).
+        """
+        repeated, chance = 0, 0.0
+        pair: list[Place] = []
+        for length, parts in self._hashes.items():
+            hashes = np.concatenate(parts)
+            chance += len(hashes) * (len(hashes) - 1) / 2 * self._chances[length]
+            order = np.argsort(hashes, kind="stable")
+            same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
+            repeated += len(same)
+            if len(same) and not pair:
+                pair = [self._place(length, int(order[same[0] + i])) for i in (0, 1)]
+        return repeated, min(1.0, chance) if repeated else 1.0, pair
+
+    def _place(self, length: int, index: int) -> Place:
+        for place, number in self._places[length]:
+            if index < number:
+                return place
+            index -= number
+        raise IndexError(index)
+
+
+def _aligned(mask: npt.NDArray[np.bool_], values: Integers, length: int) -> Integers:
+    """Runs of ``length`` values, shape (runs, length)."""
+    whole = len(mask) // length * length
+    inside = mask[:whole].reshape(-1, length).all(axis=1)
+    if inside.any():
+        cells = np.zeros(len(mask), dtype=np.int64)
+        cells[mask] = values
+        return np.asarray(cells[:whole].reshape(-1, length)[inside])
+    return values[: len(values) // length * length].reshape(-1, length)

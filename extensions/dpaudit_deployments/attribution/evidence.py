@@ -1,15 +1,18 @@
-"""Recorded event-level reports against the randomised response that was claimed.
+"""Recorded event-level and summary reports against what was claimed of them.
 
 Sources with the same registration form a group. Where the true output of a source is known, whether
 it was flipped is a coin of known probability, and the place of a false output among the other
-k − 1 is uniform, whatever the truth was. All tests but ``false-outputs-even`` and
-``false-outputs-ordered``, whose limit laws are close from 20 values on, are exact.
+k − 1 is uniform, whatever the truth was. The noise of summary reports is discrete Laplace. All
+tests but ``false-outputs-even`` and ``false-outputs-ordered``, whose limit laws are close from 20
+values on, are exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +26,23 @@ from dpaudit.stats import (
     epsilon_lower_bound,
 )
 from dpaudit.types import Evidence, Interval
-from dpaudit_deployments.attribution.laws import (
+from dpaudit_deployments.attribution.records import Batch, Source
+from dpaudit_deployments.attribution.registration import (
+    CAPACITY,
+    EVENT_EPSILON,
+    L1,
+    MOST_STATES,
+    Registration,
     channel_capacity,
     epsilon_of_flip,
     epsilon_of_pick,
     flip_probability,
     pick_rate,
 )
-from dpaudit_deployments.attribution.parameters import CAPACITY, EVENT_EPSILON, MOST_STATES
-from dpaudit_deployments.attribution.records import Source
-from dpaudit_deployments.attribution.registration import Registration
-from dpaudit_deployments.attribution.result import EventClaim
+from dpaudit_deployments.attribution.result import EventClaim, NoiseClaim
 
-__all__ = ["EventGroups", "claim_of"]
+__all__ = ["EventGroups", "claim_of", "noise_claim", "noise_evidence"]
+
 
 Places = npt.NDArray[np.int64]
 _LEAST = 20  # false outputs, for the tests with a limit law
@@ -259,3 +266,123 @@ def _even(place: Places, others: int, spread: np.random.Generator, what: str) ->
     a2 = -n - float((odd * (np.log(z) + np.log1p(-z[::-1]))).mean())
     says = f"{what}: median {float(np.median(z)):.3f} of the range, 0.5 expected"
     return Evidence(p=anderson_darling_p(max(0.0, a2)), statistic=a2, effect=says)
+
+
+Noise = npt.NDArray[np.int64]
+_MOST_BATCHES = 100
+
+
+def noise_claim(
+    batches: Sequence[Batch], *, epsilon: float, alpha: float = 1 - _CONFIDENCE
+) -> NoiseClaim:
+    """What the noise in all ``batches`` shows; ``shown`` holds with probability 1 − ``alpha``."""
+    noise = np.concatenate([batch.noise for batch in batches])
+    n = len(noise)
+    shown, by_scale = None, None
+    if n:
+        above, far = int((noise >= 0).sum()), int((noise >= L1).sum())
+        shown = epsilon_lower_bound(above, n, far, n, delta=0.0, confidence=1 - alpha)
+        by_scale = _by_scale(noise)
+    return NoiseClaim(
+        epsilon=epsilon,
+        scale=L1 / epsilon,
+        batches=len(batches),
+        rows=sum(batch.rows for batch in batches),
+        values=n,
+        shown=shown,
+        by_scale=by_scale,
+    )
+
+
+def _by_scale(noise: Noise) -> Interval | None:
+    """ε by the scale: given N values other than 0, Σ(|x| − 1) is negative binomial in N."""
+    size = np.abs(noise[noise != 0])
+    if not len(size):
+        return None
+    n, rest = len(size), int(size.sum()) - len(size)
+    a = (1 - _CONFIDENCE) / 2
+    low = float(scipy.special.betaincinv(n, rest + 1, a))
+    high = float(scipy.special.betainccinv(n, rest, a)) if rest else 1.0
+    ends = [-L1 * math.log1p(-p) if p < 1 else math.inf for p in (low, high)]
+    return Interval(low=ends[0], high=ends[1], confidence=_CONFIDENCE, method="negative binomial")
+
+
+def noise_evidence(batches: Sequence[Batch], *, epsilon: float) -> Iterator[tuple[str, Evidence]]:
+    """Tests of the noise of all batches together, with names."""
+    noise = np.concatenate([batch.noise for batch in batches])
+    some = noise[noise != 0]
+    if not len(noise):
+        return
+    ratio = math.exp(-epsilon / L1)
+    yield "noise-zeros", _zeros(noise, ratio)
+    if len(some):
+        yield "noise-scale", _scale(some, epsilon)
+        yield "noise-sign", _sign(some)
+    if len(some) > 1:
+        yield "noise-grid", _grid(some)
+    if len(batches) > 1:
+        yield "noise-batches", _repeated(batches[:_MOST_BATCHES], ratio)
+
+
+def _zeros(noise: Noise, ratio: float) -> Evidence:
+    zeros, n, rate = int((noise == 0).sum()), len(noise), (1 - ratio) / (1 + ratio)
+    says = f"{zeros:,} of {n:,} values have no noise, {n * rate:,.2g} expected"
+    return Evidence(p=binomial_two_sided(zeros, n, rate), statistic=zeros / n, effect=says)
+
+
+def _scale(some: Noise, epsilon: float) -> Evidence:
+    """|x| − 1 of values other than 0 is geometric: the sum's tails are incomplete betas."""
+    n, rest = len(some), int(np.abs(some).sum()) - len(some)
+    stop = -math.expm1(-epsilon / L1)
+    upto = float(scipy.special.betainc(n, rest + 1, stop))
+    from_ = float(scipy.special.betaincc(n, rest, stop)) if rest else 1.0
+    mean = (rest + n) / n
+    says = f"mean size {mean:,.6g}; scale {L1 / epsilon:,.6g} claimed"
+    return Evidence(p=min(1.0, 2 * min(upto, from_)), statistic=mean, effect=says)
+
+
+def _sign(some: Noise) -> Evidence:
+    above, n = int((some > 0).sum()), len(some)
+    says = f"{above:,} of {n:,} values other than 0 are positive"
+    return Evidence(p=binomial_two_sided(above, n, 0.5), statistic=above / n, effect=says)
+
+
+def _grid(some: Noise) -> Evidence:
+    """Whether all values are multiples of one number g > 1.
+
+    A value other than 0 is a multiple of h with probability (1 − r)·r^(h − 1)/(1 − r^h) ≤ 1/h, so a
+    common divisor of at least g has probability at most Σ h^−N over h ≥ g.
+    """
+    divisor = int(np.gcd.reduce(np.abs(some)))
+    p = min(1.0, float(scipy.special.zeta(len(some), divisor))) if divisor > 1 else 1.0
+    return Evidence(
+        p=p, statistic=divisor, effect=f"the greatest common divisor of all values is {divisor:,}"
+    )
+
+
+def _repeated(batches: Sequence[Batch], ratio: float) -> Evidence:
+    """Whether two batches have the same noise in the same bucket, or in the same row.
+
+    Two independent values are equal with probability (1 − r)(1 + r²)/(1 + r)³.
+    """
+    chance = (1 - ratio) * (1 + ratio**2) / (1 + ratio) ** 3
+    best, says, looked = 1.0, "no two batches have noise in common places", 0
+    for first, second in combinations(batches, 2):
+        by_bucket = dict(zip(second.buckets, second.noise.tolist(), strict=True))
+        same = [
+            (x, by_bucket[b])
+            for b, x in zip(first.buckets, first.noise.tolist(), strict=True)
+            if b in by_bucket
+        ]
+        rows = list(zip(first.noise.tolist(), second.noise.tolist(), strict=False))
+        for what, pairs in (("buckets", same), ("rows", rows)):
+            looked += 1
+            equal = sum(x == y for x, y in pairs)
+            if not equal:
+                continue
+            p = float(scipy.special.betainc(equal, len(pairs) - equal + 1, chance))
+            if p < best:
+                names = f"{first.name} and {second.name}"
+                best = p
+                says = f"{names}: the same noise in {equal:,} of {len(pairs):,} common {what}"
+    return Evidence(p=min(1.0, looked * best), statistic=0.0, effect=says)

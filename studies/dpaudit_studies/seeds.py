@@ -1,4 +1,4 @@
-"""How often the key holder reads the noise on a gradient, knowing its clipping norm and no more."""
+"""How often the owner of noise that carries its seed reads a release of which nothing is known."""
 
 from __future__ import annotations
 
@@ -14,10 +14,48 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.trials import batches, interval
 from dpaudit.vectors.arrays import to_numpy
 
-__all__ = ["MEASURE", "measure", "summary"]
+__all__ = ["UNKNOWN_GRADIENT", "WHOLE_QUERY"]
 
 
-def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
+_READER = "seed-reader"
+
+
+def whole_query(cell: Cell, arm: Arm) -> dict[str, Any]:
+    """Share of releases from which all values are read, and of all values; wrong readings.
+
+    One release per round, of a random one of two neighbours; the reader gets nothing else.
+    """
+    trials, right, values, wrong = cell.settings["trials"], 0, 0, 0
+    if cell.settings["source"]["name"] != "seed-in-noise":
+        raise SpecError("measure=whole-query: reads the source seed-in-noise only")
+    for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
+        reader: Any = batch.arm.attack({"name": _READER})
+        found = reader.read(to_numpy(batch.release()))
+        same = found.values == to_numpy(batch.query)
+        right += int(same.all(1).sum())
+        values += int(same.sum())
+        wrong += int((found.found & ~same.all(1)).sum())
+    return {
+        "success": interval(right, trials),
+        "values": values / (trials * arm.host.dim),
+        "wrong": wrong,
+    }
+
+
+def whole_query_summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The cell with the fewest."""
+    least = min(rows, key=lambda row: float(row["success"]["value"]))
+    rounds = least["trials"]
+    return (
+        f"The whole query is read from at least {round(least['success']['value'] * rounds):,} of "
+        f"{rounds:,} releases."
+    )
+
+
+WHOLE_QUERY = Measure(run=whole_query, summary=whole_query_summary)
+
+
+def unknown_gradient(cell: Cell, arm: Arm) -> dict[str, Any]:
     """Share of releases whose noise is read, and with it the gradient; no candidates are known.
 
     ``flips`` is the share of values whose sign in the release is not that of their noise,
@@ -61,7 +99,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     }
 
 
-def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+def unknown_gradient_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """Each ε with what was read."""
     return "Gradients read without a candidate: " + "; ".join(
         f"{round(row['success']['value'] * row['trials']):,} of {row['trials']:,} at "
@@ -70,4 +108,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-MEASURE = Measure(run=measure, summary=summary)
+UNKNOWN_GRADIENT = Measure(run=unknown_gradient, summary=unknown_gradient_summary)

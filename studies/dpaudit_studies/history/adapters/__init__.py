@@ -1,1 +1,0 @@
-"""Libraries whose releases are audited, and that have no adapter of their own for this Python."""
