@@ -15,10 +15,10 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader
 
-from dpaudit.hosts.opacus import use_noise_source
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.provenance import hardware
+from dpaudit.queries.opacus import use_noise_source
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model

@@ -29,20 +29,20 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dpaudit.audit import audit_sampler
-    from dpaudit.audit.epsilon import audit_datasets, audit_mechanism
-    from dpaudit.audit.training_loops import audit_loader, audit_training
+    from dpaudit.audit.mechanism import audit_datasets, audit_mechanism
+    from dpaudit.audit.training import audit_loader, audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
     from dpaudit.report import write_report
 
 
 _HOMES = {
     "assert_private_step": "optimizers",
-    "audit_datasets": "audit.epsilon",
-    "audit_loader": "audit.training_loops",
-    "audit_mechanism": "audit.epsilon",
+    "audit_datasets": "audit.mechanism",
+    "audit_loader": "audit.training",
+    "audit_mechanism": "audit.mechanism",
     "audit_optimizer": "optimizers",
     "audit_sampler": "audit",
-    "audit_training": "audit.training_loops",
+    "audit_training": "audit.training",
     "write_report": "report",
 }
 

@@ -325,7 +325,7 @@ SECTIONS = (
 )
 """The headings of a page, in order."""
 
-_JUDGED = ("mechanism", "dpaudit.audit.epsilon.judge")
+_JUDGED = ("mechanism", "dpaudit.audit.mechanism.judge")
 _OWN = {
     "bets": ("audit", "dpaudit.audit.betting"),
     "event": _JUDGED,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dpaudit import wording
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.claims import PrivacyClaim
-from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
+from dpaudit.audit.mechanism.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
     AuditOptions,
@@ -34,13 +34,13 @@ from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
 from dpaudit.options import Option, from_keywords, takes
 from dpaudit.report import Check, Column, Described, Report, Section, Table
-from dpaudit.samplers.callables import Subject
+from dpaudit.targets.callables import Subject
 from dpaudit.types import BlindSpot, Verdict
 
 if TYPE_CHECKING:
     import torch
 
-    from dpaudit.hosts.opacus.dry_run import DryRun
+    from dpaudit.queries.opacus.dry_run import DryRun
 
 __all__ = [
     "ClippingResult",
@@ -317,7 +317,7 @@ def audit_optimizer(
 
     The optimizer's own code takes the steps, up to its inner optimizer, which is not called:
     parameters, gradients, the optimizer's state, the accountant and random states are afterwards as
-    before (:func:`dpaudit.hosts.opacus.dry_run.dry_run`). ``time_limit`` is in seconds for
+    before (:func:`dpaudit.queries.opacus.dry_run.dry_run`). ``time_limit`` is in seconds for
     each of noise and step. α is halved between noise and step; clipping needs none. With ``engine``
     the result relates the ε of the run so far to that of one step.
 
@@ -326,11 +326,11 @@ def audit_optimizer(
 
     Raises:
         UsageError: not an optimizer that can be audited
-            (:func:`~dpaudit.hosts.opacus.dry_run.dry_run`), or an option out of range.
+            (:func:`~dpaudit.queries.opacus.dry_run.dry_run`), or an option out of range.
         SamplerError: a step raised, or gave something that is no number.
     """
     try:
-        from dpaudit.hosts.opacus.dry_run import dry_run
+        from dpaudit.queries.opacus.dry_run import dry_run
     except ModuleNotFoundError as error:
         raise UsageError(
             f"optimizer: {error.name} is not installed; pip install 'dpaudit[opacus]'"

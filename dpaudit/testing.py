@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import tensor, to_numpy
 from dpaudit.protocols import Array as Either
 from dpaudit.protocols import (
     Attack,
@@ -35,7 +36,6 @@ from dpaudit.protocols import (
 )
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
-from dpaudit.vectors.arrays import tensor, to_numpy
 
 __all__ = [
     "check_attack",

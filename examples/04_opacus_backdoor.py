@@ -13,9 +13,9 @@ import torch
 from opacus import PrivacyEngine
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpaudit.hosts.gradients.per_sample import PerSampleGradients
-from dpaudit.hosts.opacus import use_noise_source
 from dpaudit.noise.key import PancakeKey
+from dpaudit.queries.gradients.per_sample import PerSampleGradients
+from dpaudit.queries.opacus import use_noise_source
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpaudit.accounting.mechanisms import binomial_coins
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.numeric.lattice import lattice_step
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors.lattice import lattice_step
 from dpaudit_mitigations.joint_seeds.messages import SessionTerms
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer, run_session
 from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier

@@ -8,9 +8,9 @@ import numpy as np
 
 import dpaudit
 from dpaudit.accounting import gaussian_sigma
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.seed_reader import SeedReader
 

@@ -32,7 +32,7 @@ LONG = (
     "tests/dpaudit/test_other_systems.py",
     "tests/dpaudit/cli/test_readiness.py",
     "tests/dpaudit/experiments/test_placement",
-    "tests/dpaudit/hosts/test_facade_distributed.py",
+    "tests/dpaudit/queries/test_facade_distributed.py",
     "tests/dpaudit_studies/test_dpsgd_training.py",
     "tests/dpaudit_mitigations/two_servers/test_processes.py",
 )

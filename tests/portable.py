@@ -22,7 +22,7 @@ NUMERICAL = [
         f"tests/dpaudit_local/mechanisms/test_{name}.py"
         for name in ("conformance", "count_mean_server", "rappor", "rappor_decoding")
     ),
-    "tests/dpaudit/vectors/test_conditioning.py",
+    "tests/dpaudit/numeric/test_conditioning.py",
     *(f"tests/dpaudit/noise/test_{name}.py" for name in ("floating_point", "key", "pancake")),
     *(f"tests/dpaudit/test_{name}.py" for name in ("stats", "randomness", "claims")),
     *(
@@ -31,7 +31,7 @@ NUMERICAL = [
     ),
     "tests/dpaudit_local/pool_inference/test_posterior.py",
     "tests/dpaudit/audit/battery/test_battery.py",
-    "tests/dpaudit/hosts/test_step.py",
+    "tests/dpaudit/queries/test_step.py",
     "tests/dpaudit_mitigations/rotation/test_rotations.py",
 ]
 TEXT = [  # what reads and writes text, files and dates

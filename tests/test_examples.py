@@ -36,7 +36,7 @@ def fewer(monkeypatch):
 @pytest.fixture
 def no_classifiers(monkeypatch):
     """Fixed statistics are enough for these, and take no seconds."""
-    monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
+    monkeypatch.setattr("dpaudit.audit.mechanism.judge.learned_scores", lambda *_, **__: [])
 
 
 @pytest.mark.slow

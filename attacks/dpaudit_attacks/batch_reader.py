@@ -28,9 +28,9 @@ from dpaudit.noise.seed_in_noise.next_batch import (
     head_code,
     share_of,
 )
+from dpaudit.numeric.arrays import double, to_numpy
 from dpaudit.protocols import Array
 from dpaudit.randomness import coin_words, members
-from dpaudit.vectors.arrays import double, to_numpy
 from dpaudit_attacks.seed_reader import rounding
 
 __all__ = ["BatchReader", "noisy_sums"]

@@ -21,8 +21,8 @@ from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.pancake_likelihood import check_candidates, log_density
+from dpaudit.numeric.arrays import as_asked, device_of, double, library, to_numpy, zeros
 from dpaudit.protocols import Array
-from dpaudit.vectors.arrays import as_asked, device_of, double, library, to_numpy, zeros
 
 __all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior"]
 

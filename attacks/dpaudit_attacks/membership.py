@@ -27,7 +27,7 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake_likelihood import basis, check_rows, log_tilt
-from dpaudit.vectors.normal import check_sigma
+from dpaudit.numeric.normal import check_sigma
 
 __all__ = ["Gradients", "Membership"]
 

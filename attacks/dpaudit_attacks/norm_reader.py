@@ -17,8 +17,8 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.norm_channel import NormCells
 from dpaudit.noise.pancake_likelihood import check_candidates
 from dpaudit.noise.seed_in_noise.key import SeedKey
-from dpaudit.vectors.arrays import on_tensors
-from dpaudit.vectors.passes import row_norms
+from dpaudit.numeric.arrays import on_tensors
+from dpaudit.numeric.passes import row_norms
 
 __all__ = ["NormReader"]
 

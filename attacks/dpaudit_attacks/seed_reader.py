@@ -31,8 +31,8 @@ from dpaudit.noise.pancake_likelihood import check_candidates, check_rows
 from dpaudit.noise.seed_in_noise.codes import likeliest
 from dpaudit.noise.seed_in_noise.key import SeedHolder
 from dpaudit.noise.seed_in_noise.source import Rows
+from dpaudit.numeric.arrays import double, library, tensor, to_numpy
 from dpaudit.protocols import Array
-from dpaudit.vectors.arrays import double, library, tensor, to_numpy
 
 __all__ = ["CountsRead", "Reading", "SeedReader", "rounding"]
 

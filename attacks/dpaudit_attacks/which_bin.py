@@ -17,7 +17,7 @@ from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.pancake_likelihood import basis, check_rows, log_density
-from dpaudit.vectors.arrays import on_tensors
+from dpaudit.numeric.arrays import on_tensors
 from dpaudit_attacks.keyed_distinguisher import normalised_posterior
 
 __all__ = ["WhichBin"]

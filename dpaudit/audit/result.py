@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from dpaudit.audit.options import AuditOptions, MechanismOptions
 from dpaudit.provenance import collect, identified
 from dpaudit.report import Described
-from dpaudit.samplers.identity import NOTHING, Identity
+from dpaudit.targets.identity import NOTHING, Identity
 from dpaudit.types import (
     Amount,
     BlindSpot,

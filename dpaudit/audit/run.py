@@ -29,8 +29,8 @@ from dpaudit.options import from_keywords, takes
 from dpaudit.protocols import ClosedSampler, Test
 from dpaudit.provenance import collect, identified
 from dpaudit.results.text import one_line
-from dpaudit.samplers import open_sampler
-from dpaudit.samplers.callables import (
+from dpaudit.targets import open_sampler
+from dpaudit.targets.callables import (
     ONE_PROCESS,
     CallableTarget,
     Subject,
@@ -38,9 +38,9 @@ from dpaudit.samplers.callables import (
     same_search_path,
     subject,
 )
-from dpaudit.samplers.endpoints.worker import SourceTarget
-from dpaudit.samplers.identity import Identity, identify
-from dpaudit.samplers.sandbox.policy import joined
+from dpaudit.targets.endpoints.worker import SourceTarget
+from dpaudit.targets.identity import Identity, identify
+from dpaudit.targets.sandbox.policy import joined
 from dpaudit.types import BlindSpot, Evidence, TestResult
 
 __all__ = [
@@ -127,7 +127,7 @@ def audit_subject(
 ) -> AuditResult:
     """Audit noise where it can be called: in a process of its own, opened by name, or in this one.
 
-    ``identity`` is what :func:`~dpaudit.samplers.identity.identify` said of a target, if it was
+    ``identity`` is what :func:`~dpaudit.targets.identity.identify` said of a target, if it was
     asked before. Errors are those of :func:`audit_sampler`.
     """
     if what.target is None:

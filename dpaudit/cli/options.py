@@ -21,7 +21,7 @@ from dpaudit.errors import UsageError
 from dpaudit.options import Argument, Option, OptionField, field_of, fields_of, from_keywords
 
 if TYPE_CHECKING:
-    from dpaudit.samplers.sandbox.policy import Policy
+    from dpaudit.targets.sandbox.policy import Policy
 
 __all__ = [
     "AlsoOption",
@@ -109,7 +109,7 @@ class Sandbox:
     def asking(self) -> Iterator[Policy]:
         """The policy that samplers of a ``with`` block get; its end says what the kernel lacked."""
         from dpaudit.cli.output import note
-        from dpaudit.samplers.sandbox.policy import asking
+        from dpaudit.targets.sandbox.policy import asking
 
         given = asking(self.sandbox, visible=self.visible or (), passed=self.pass_env or ())
         with given as held:

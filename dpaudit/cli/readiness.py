@@ -22,10 +22,10 @@ from dpaudit.registry import source_hash
 
 __all__ = ["be_ready"]
 
-_SANDBOX = "dpaudit.samplers.sandbox"
+_SANDBOX = "dpaudit.targets.sandbox"
 _JUDGES = ("dpaudit.audit", _SANDBOX, "dpaudit.results", "dpaudit.accounting")
 # scikit-learn, which an audit of noise does not need
-_RELEASES = ("dpaudit.audit.epsilon", "dpaudit.audit.training_loops")
+_RELEASES = ("dpaudit.audit.mechanism", "dpaudit.audit.training")
 _ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism uses by default
 
 
@@ -83,7 +83,7 @@ def _draw_once() -> None:
 
 def _train_once() -> None:
     """Train classifiers once: scikit-learn imports much of itself on first use."""
-    from dpaudit.audit.epsilon.learned_scores import learned_scores
+    from dpaudit.audit.mechanism.learned_scores import learned_scores
 
     rng = np.random.default_rng(1)
     x = rng.standard_normal((2, 500, 2))

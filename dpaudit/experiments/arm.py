@@ -13,10 +13,10 @@ from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import plugin_options
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.numeric.lattice import lattice_step
 from dpaudit.protocols import Attack, Host, Mitigation, NoiseSource
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
-from dpaudit.vectors.lattice import lattice_step
 
 __all__ = ["Arm", "build_arm"]
 

@@ -22,9 +22,9 @@ from dpaudit.experiments.results import AttackResult
 from dpaudit.experiments.trials import batches
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.numeric.arrays import to_numpy
 from dpaudit.stats import clopper_pearson, epsilon_lower_bound
 from dpaudit.types import Reference
-from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["ATTACK", "AUDIT", "attack", "audit", "audit_behind"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpaudit.experiments.arm import Arm
+from dpaudit.numeric.arrays import tensor
 from dpaudit.protocols import Array, Stream
 from dpaudit.stats import clopper_pearson
-from dpaudit.vectors.arrays import tensor
 
 __all__ = ["Batch", "batches", "interval", "share", "tensor_batches"]
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_laplace_bounds
 from dpaudit.claims import Claim
+from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.lattice import lattice_noise, release_on_lattice
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit.vectors.lattice import lattice_noise, release_on_lattice
 
 if TYPE_CHECKING:
     import torch
@@ -79,7 +79,7 @@ class _IntegerNoise:
 class DiscreteGaussian(_IntegerNoise):
     """P(z) ∝ exp(−z²/2σ²) on the integers, exactly.
 
-    The proof is in ``dpaudit.vectors.exact_integers``.
+    The proof is in ``dpaudit.numeric.exact_integers``.
 
     Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L2
     sensitivity Δ: Δ²/2σ²-zCDP (Canonne, Kamath and Steinke 2020, Theorem 4, in each coordinate).

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpaudit.accounting import gaussian_epsilon
+from dpaudit.numeric.normal import check_sigma, standard_normal
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.normal import check_sigma, standard_normal
 
 if TYPE_CHECKING:
     import torch

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from dpaudit.accounting.discrete import discrete_laplace_bounds
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
+from dpaudit.numeric.lattice import in_dtype
+from dpaudit.numeric.normal import check_shape
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.lattice import in_dtype
-from dpaudit.vectors.normal import check_shape
 
 if TYPE_CHECKING:
     import torch

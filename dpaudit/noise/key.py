@@ -21,10 +21,10 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.errors import KeyFileError, UsageError
+from dpaudit.numeric import BLOCK
 from dpaudit.randomness import KEY_BYTES, KeyedStream
 from dpaudit.results.files import write_file
 from dpaudit.results.foreign import RefusedError, open_plain, read_json, shown
-from dpaudit.vectors import BLOCK
 
 __all__ = ["OtherKindError", "PancakeKey", "load_fields", "parse_gamma", "save_fields", "secret_of"]
 

@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
+from dpaudit.numeric.arrays import converted, double, drawn_in, is_floating, is_torch, torch_dtype
+from dpaudit.numeric.normal import check_shape, check_sigma, standard_normal
+from dpaudit.numeric.passes import row_norms
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import converted, double, drawn_in, is_floating, is_torch, torch_dtype
-from dpaudit.vectors.normal import check_shape, check_sigma, standard_normal
-from dpaudit.vectors.passes import row_norms
 
 if TYPE_CHECKING:
     import torch

@@ -24,12 +24,12 @@ from dpaudit.accounting import (
 )
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
+from dpaudit.numeric import BLOCK
+from dpaudit.numeric.arrays import as_asked, converted, drawn_in, is_floating, torch_dtype
+from dpaudit.numeric.kernels import Grams, Peaks, draw_shares, fill_pancake
+from dpaudit.numeric.normal import check_shape, check_sigma
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors import BLOCK
-from dpaudit.vectors.arrays import as_asked, converted, drawn_in, is_floating, torch_dtype
-from dpaudit.vectors.kernels import Grams, Peaks, draw_shares, fill_pancake
-from dpaudit.vectors.normal import check_shape, check_sigma
 
 if TYPE_CHECKING:
     import torch

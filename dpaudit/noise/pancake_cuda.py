@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dpaudit.numeric import BLOCK
 from dpaudit.protocols import Stream
-from dpaudit.vectors import BLOCK
 
 if TYPE_CHECKING:
     from dpaudit.noise.pancake_triton import Parts

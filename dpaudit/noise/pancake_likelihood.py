@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
+from dpaudit.numeric.arrays import double, library
+from dpaudit.numeric.normal import all_finite
 from dpaudit.protocols import Array
-from dpaudit.vectors.arrays import double, library
-from dpaudit.vectors.normal import all_finite
 
 __all__ = [
     "basis",

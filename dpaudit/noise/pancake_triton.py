@@ -38,7 +38,7 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.errors import MissingExtraError
-from dpaudit.vectors import BLOCK
+from dpaudit.numeric import BLOCK
 
 if TYPE_CHECKING:
     from dpaudit.noise.key import PancakeKey

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
+from dpaudit.numeric.exact_integers import LARGEST_SCALE
+from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.lattice import lattice_noise, lattice_step, release_on_lattice
+from dpaudit.numeric.normal import check_sigma
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.exact_integers import LARGEST_SCALE
-from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit.vectors.lattice import lattice_noise, lattice_step, release_on_lattice
-from dpaudit.vectors.normal import check_sigma
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ class SecureGaussian:
     Z has the scale σ/g. g is a power of two: σ·2^-24 rounded down to one, which depends on σ alone
     and is as fine as float32 noise (a coarser one no longer passes for the continuous law), or
     chosen by the caller from public knowledge. The integers are drawn with P(z) ∝ exp(−z²g²/2σ²)
-    exactly (``dpaudit.vectors.exact_integers`` has the proof) from ``Stream.bytes``; their sum with
+    exactly (``dpaudit.numeric.exact_integers`` has the proof) from ``Stream.bytes``; their sum with
     K is exact, and so is its product with g. So a release's low bits are those of a lattice that is
     the same for every value: nothing of the query's own bits below g survives.
 

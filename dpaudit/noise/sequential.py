@@ -11,11 +11,11 @@ import numpy.typing as npt
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
 from dpaudit.noise.geometric import check_scale
+from dpaudit.numeric.arrays import as_asked
+from dpaudit.numeric.normal import check_shape
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import as_asked
-from dpaudit.vectors.normal import check_shape
 
 if TYPE_CHECKING:
     import torch

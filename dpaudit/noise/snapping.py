@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from dpaudit.accounting._checks import probability
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import as_asked, device_of, double, to_numpy
+from dpaudit.numeric.lattice import in_dtype
+from dpaudit.numeric.normal import check_query, check_shape
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import as_asked, device_of, double, to_numpy
-from dpaudit.vectors.lattice import in_dtype
-from dpaudit.vectors.normal import check_query, check_shape
 
 if TYPE_CHECKING:
     import torch

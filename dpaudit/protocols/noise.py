@@ -80,7 +80,7 @@ class NoiseSource(Protocol):
         """``n`` noise vectors, shape (n, d): float64 in a numpy array unless told otherwise.
 
         A torch ``dtype``, or a ``device``, asks for a tensor (float64 on the CPU where only the
-        other is given); ``dpaudit.vectors.arrays.as_asked`` makes one of an array.
+        other is given); ``dpaudit.numeric.arrays.as_asked`` makes one of an array.
         """
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
@@ -143,7 +143,7 @@ class Mitigation(Protocol):
     def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """Release each row of ``query`` (n, d), an array or a tensor, with noise; the same back.
 
-        ``dpaudit.vectors.arrays.on_tensors`` lets one that is written for tensors take arrays.
+        ``dpaudit.numeric.arrays.on_tensors`` lets one that is written for tensors take arrays.
         """
 
     def scale(self, sigma: float) -> float:

@@ -80,7 +80,7 @@ class SubmissionPolicy(Protocol):
 
 @runtime_checkable
 class BatchCoins(Protocol):
-    """One party's coins: ``dpaudit.vectors.random_words`` makes a batch of them."""
+    """One party's coins: ``dpaudit.numeric.random_words`` makes a batch of them."""
 
     def share(self) -> bytes:
         """32 secret bytes that make the coins of the next batch; another 32 at each call."""

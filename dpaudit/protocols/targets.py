@@ -1,4 +1,4 @@
-"""Third-party noise and mechanisms, as audits see them: ``dpaudit.samplers``."""
+"""Third-party noise and mechanisms, as audits see them: ``dpaudit.targets``."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class DatasetMechanism(Protocol):
     ) -> npt.NDArray[np.float64] | list[Any]:
         """``n`` independent releases of ``dataset``, plain: an array (n, …) or a list.
 
-        Plain values are those of :func:`dpaudit.samplers.plain.plain`; numbers may be infinite.
+        Plain values are those of :func:`dpaudit.targets.plain.plain`; numbers may be infinite.
 
         Raises:
             SamplerError: as in :meth:`Mechanism.release`.

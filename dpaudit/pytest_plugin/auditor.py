@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from dpaudit.audit.epsilon.question import neighbours_text, question_of, with_pair_in
-from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
+from dpaudit.audit.mechanism.question import neighbours_text, question_of, with_pair_in
+from dpaudit.audit.mechanism.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.options import AuditOptions, ClaimOptions, DataOptions, MechanismOptions
 from dpaudit.audit.result import AuditResult, MechanismResult, nothing_counted, nothing_drawn
 from dpaudit.audit.run import audit_subject
@@ -20,7 +20,7 @@ from dpaudit.render import headline, write_report
 from dpaudit.render.parts import finding_text, safe
 from dpaudit.report import Report, describe
 from dpaudit.results.text import printable
-from dpaudit.samplers.callables import Subject, reproducible, subject
+from dpaudit.targets.callables import Subject, reproducible, subject
 
 __all__ = ["RELEASES", "Auditor"]
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 import train
 
-from dpaudit.hosts.gradients.per_sample import PerSampleGradients
 from dpaudit.noise.key import PancakeKey
+from dpaudit.queries.gradients.per_sample import PerSampleGradients
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio

@@ -265,7 +265,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
 def _show_determinism(program: str, question: Question, *, to: Output) -> NoReturn:
     """The same with ``--determinism``."""
     from dpaudit.provenance import identified
-    from dpaudit.samplers.identity import identify
+    from dpaudit.targets.identity import identify
     from dpaudit_prove.determinism.check import determinism
 
     kind, _, rest = program.partition(":")
@@ -297,7 +297,7 @@ class _Progress:
 
 
 def _function(program: str) -> Any:
-    from dpaudit.samplers.endpoints.targets import named_function
+    from dpaudit.targets.endpoints.targets import named_function
 
     kind, _, rest = program.partition(":")
     place, colon, member = rest.rpartition(":")

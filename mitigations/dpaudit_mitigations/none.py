@@ -6,10 +6,10 @@ import math
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.numeric.arrays import device_of
+from dpaudit.numeric.normal import check_query
 from dpaudit.protocols import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import device_of
-from dpaudit.vectors.normal import check_query
 
 __all__ = ["NoMitigation"]
 

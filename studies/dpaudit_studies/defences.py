@@ -25,9 +25,9 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.trials import Batch, interval, tensor_batches
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.numeric.arrays import tensor
 from dpaudit.protocols import Attack, ProtocolMitigation
 from dpaudit.stats import clopper_pearson, holm
-from dpaudit.vectors.arrays import tensor
 from dpaudit_studies.keyless import recovered
 
 __all__ = ["MEASURE", "best_bin", "best_of_two", "gather", "measure", "summary"]

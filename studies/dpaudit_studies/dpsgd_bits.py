@@ -22,8 +22,8 @@ from dpaudit.stats import epsilon_lower_bound
 from dpaudit.types import Reference
 
 if TYPE_CHECKING:
-    from dpaudit.hosts.gradients.step import DpSgdStep
     from dpaudit.protocols import SupportAttack
+    from dpaudit.queries.gradients.step import DpSgdStep
 
 __all__ = ["DELTA", "MEASURE", "PUBLISHED", "BitsGrid", "Step", "measure", "summary"]
 

@@ -15,7 +15,7 @@ import torch
 
 from dpaudit import registry
 from dpaudit.audit.claims import PrivacyClaim
-from dpaudit.audit.epsilon.one_run import one_run
+from dpaudit.audit.mechanism.one_run import one_run
 from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.arm_measures import audit_behind
@@ -308,8 +308,8 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Accuracy: the mean over runs with Student's interval, Clopper and Pearson's where there is one
     run. Pairs and canaries of all runs are counted together. ε shown: a lower bound at the recipe's
-    δ with 95 % confidence, by an audit in one run (``dpaudit.audit.epsilon.one_run``) of the blind
-    scores of all runs' canaries.
+    δ with 95 % confidence, by an audit in one run (``dpaudit.audit.mechanism.one_run``) of the
+    blind scores of all runs' canaries.
 
     Formal guarantee of that bound: each canary's coin is fair, independent of all others, and
     touches one of the runs, so the runs together are one mechanism of as many coins, (ε, δ)-DP in

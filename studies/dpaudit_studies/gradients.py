@@ -24,9 +24,9 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.experiments.trials import interval
-from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.queries.gradients.query import GradientQuery
 from dpaudit.randomness import KEY_BYTES, KeyedStream
 from dpaudit.training.plain_training import RECIPES
 from dpaudit.training.weights import PUBLISHED, checkpoint_file

@@ -201,7 +201,7 @@ class _Training:
         from opacus import PrivacyEngine
         from torch.utils.data import DataLoader, TensorDataset
 
-        from dpaudit.hosts.opacus import use_noise_source
+        from dpaudit.queries.opacus import use_noise_source
         from dpaudit.training.data import load_images
         from dpaudit.training.models import make_model
 

@@ -12,7 +12,7 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.trials import batches, interval
-from dpaudit.vectors.arrays import to_numpy
+from dpaudit.numeric.arrays import to_numpy
 
 __all__ = ["UNKNOWN_GRADIENT", "WHOLE_QUERY"]
 

@@ -24,7 +24,7 @@ MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")
 UNCHECKED = {  # tables with digits that no results file gives, by the first cell of their head
     "navigation source": "the specification's laws, which tests/dpaudit_deployments/"
     "attribution/test_laws.py computes",
-    "factorisation": "run by tests/dpaudit/hosts/ftrl/test_matrices.py",
+    "factorisation": "run by tests/dpaudit/queries/ftrl/test_matrices.py",
     "source": "what is published where",
     "`dpaudit deployment apple --config …`": "run by the page itself, "
     "and by tests/dpaudit_local/apple/",

@@ -11,8 +11,8 @@ import scipy.stats
 
 from dpaudit.audit.battery.hidden_direction import fourth_order_p, phase_p
 from dpaudit.audit.betting import BETS
-from dpaudit.audit.epsilon.bounds import epsilon_bounds
-from dpaudit.audit.epsilon.one_run import (
+from dpaudit.audit.mechanism.bounds import epsilon_bounds
+from dpaudit.audit.mechanism.one_run import (
     Guesses,
     one_run_p,
     one_run_p_tradeoff,

@@ -11,7 +11,7 @@ import pytest
 import dpaudit
 from dpaudit.errors import UsageError
 from dpaudit.report import describe
-from dpaudit.samplers.callables import ONE_PROCESS, SAME_PROCESS
+from dpaudit.targets.callables import ONE_PROCESS, SAME_PROCESS
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,10 @@ from opacus import PrivacyEngine, optimizers  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from dpaudit.hosts.opacus import use_noise_source  # noqa: E402
-from dpaudit.hosts.opacus.dry_run import dry_run  # noqa: E402
 from dpaudit.noise.key import PancakeKey  # noqa: E402
 from dpaudit.optimizers import _Blocks, _coordinates, _step  # noqa: E402
+from dpaudit.queries.opacus import use_noise_source  # noqa: E402
+from dpaudit.queries.opacus.dry_run import dry_run  # noqa: E402
 
 __all__ = ["one_thread"]
 

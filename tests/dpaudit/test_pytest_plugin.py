@@ -309,7 +309,7 @@ def test_modules_on_the_tests_own_path_and_in_packages(pytester, imported):
 
 @pytest.mark.slow
 def test_a_failure_names_the_pair_that_was_found_and_the_event(monkeypatch):
-    monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
+    monkeypatch.setattr("dpaudit.audit.mechanism.judge.learned_scores", lambda *_, **__: [])
     asked = {"dataset": ["a", "b"], "neighbours": "search", "epsilon": 1}
     result = dpaudit.audit_datasets(
         lambda data: dict.fromkeys(data, 1), samples=1000, seed=1, **asked

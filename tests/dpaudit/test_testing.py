@@ -10,7 +10,7 @@ from support.function_sampler import FunctionSampler
 
 from dpaudit import registry
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.samplers import open_sampler
+from dpaudit.targets import open_sampler
 from dpaudit.testing import (
     check_attack,
     check_closed_sampler,

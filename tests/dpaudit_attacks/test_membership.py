@@ -9,7 +9,7 @@ import torch
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.claims import PrivacyClaim
-from dpaudit.audit.epsilon.one_run import one_run
+from dpaudit.audit.mechanism.one_run import one_run
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake

@@ -8,11 +8,11 @@ import torch
 
 from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, SealedNonces
+from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit_attacks.norm_reader import NormReader

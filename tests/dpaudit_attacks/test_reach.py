@@ -11,9 +11,9 @@ import pytest
 import scipy.stats
 import torch
 
-from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, run_mechanism_audit
-from dpaudit.audit.epsilon.attacks import feasible as possible
-from dpaudit.audit.epsilon.attacks import named_attack, settled
+from dpaudit.audit.mechanism import MechanismOptions, PrivacyClaim, run_mechanism_audit
+from dpaudit.audit.mechanism.attacks import feasible as possible
+from dpaudit.audit.mechanism.attacks import named_attack, settled
 from dpaudit.errors import UsageError
 from dpaudit.noise.floating_point.laplace import NaiveLaplace
 from dpaudit.randomness import KeyedStream
@@ -222,7 +222,7 @@ def test_rare_releases_of_another_format_change_no_event(attack):
 
 def test_chunks_and_neighbours_are_read_in_one_format(monkeypatch):
     """Releases of one neighbour that happen to be float32 numbers are read like the other's."""
-    monkeypatch.setattr("dpaudit.audit.epsilon.attacks._AT_ONCE", 100)
+    monkeypatch.setattr("dpaudit.audit.mechanism.attacks._AT_ONCE", 100)
     rng, attack, one = np.random.default_rng(21), named_attack("reach"), np.array([1.0])
     given = rng.laplace(size=(1000, 1)).astype(np.float32).astype(np.float64)
     mixed = np.concatenate([given, [[0.1]]])

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from dpaudit import registry
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.seed_in_noise.codes import CODES
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.next_batch import GradientFree, NextBatch
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import coin_words, members
 from dpaudit.stats import clopper_pearson
 from dpaudit_attacks.batch_reader import BatchReader, noisy_sums

@@ -11,7 +11,7 @@ from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.options import words_of
-from dpaudit.samplers.callables import CallableTarget
+from dpaudit.targets.callables import CallableTarget
 from dpaudit_attacks.state_recovery import inversions, state_recovery
 from dpaudit_attacks.state_recovery import mersenne_state as mersenne
 from dpaudit_attacks.state_recovery.state_recovery import (

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_host
 from dpaudit_deployments.topdown.census import SENSITIVITY, Budget, census_schema, read_census

@@ -9,11 +9,11 @@ import torch
 from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.protocols import BatchDraw, ProtocolMitigation
+from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import coin_words, members
 from dpaudit.testing import check_mitigation
 from dpaudit.training.private.run import HonestCoins, OneParty

@@ -11,10 +11,10 @@ import pytest
 
 from dpaudit.noise.geometric import GeometricInversion
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.numeric.exact_integers import draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.random_words import next_word, seed_words, start
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors.exact_integers import draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit.vectors.random_words import next_word, seed_words, start
 from dpaudit_local.mechanisms.coins import _fill
 from dpaudit_local.mechanisms.hadamard_sketch import _draw
 from dpaudit_local.mechanisms.randomized_response import RandomizedResponse

@@ -64,7 +64,7 @@ def test_weights_alone_say_less_and_never_rule_out_the_truth():
 
 @pytest.mark.slow
 def test_nothing_is_learnt_where_value_and_noise_share_a_coarse_lattice(monkeypatch):
-    from dpaudit.hosts.gradients.step import DpSgdStep
+    from dpaudit.queries.gradients.step import DpSgdStep
 
     exact = DpSgdStep.value
 

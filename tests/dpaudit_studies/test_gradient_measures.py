@@ -14,7 +14,7 @@ from dpaudit.experiments.published import published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec_file import load_spec
 from dpaudit.experiments.threads import threads, threads_for
-from dpaudit.hosts.gradients.query import GradientQuery
+from dpaudit.queries.gradients.query import GradientQuery
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model

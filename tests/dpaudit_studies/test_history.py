@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from dpaudit.errors import SamplerError, UnknownNameError, UsageError
-from dpaudit.samplers.endpoints.elsewhere_main import Packages
+from dpaudit.targets.endpoints.elsewhere_main import Packages
 from dpaudit_studies.history import installing, measure, subjects
 from dpaudit_studies.history.installing import NotInstallableError, Requirements
 from dpaudit_studies.history.measure import history_spec, rows_of, summary
@@ -17,7 +17,7 @@ from dpaudit_studies.history.subjects import SUBJECTS, Check, Subject, subject
 from tests.command_line import here
 
 ADAPTER = """
-from dpaudit.samplers.adapters.base import Library, LibraryMechanism, added, claims
+from dpaudit.targets.adapters.base import Library, LibraryMechanism, added, claims
 
 def make(module, *, scale):
     return added(lambda size: module.noise(scale, size))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy
 
-from dpaudit.vectors import generators
+from dpaudit.numeric import generators
 from dpaudit_studies.zoo import measures, transforms
 from dpaudit_studies.zoo.unseen import congruential as congruential_noise
 

@@ -14,7 +14,7 @@ import torch
 
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.pancake_cuda import condition_
-from dpaudit.vectors import BLOCK
+from dpaudit.numeric import BLOCK
 
 pytestmark = [
     pytest.mark.gpu,

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpaudit.errors import DpauditError
-from dpaudit.samplers import open_sampler
-from dpaudit.samplers.sandbox import policy, process
+from dpaudit.targets import open_sampler
+from dpaudit.targets.sandbox import policy, process
 
 HEAD = """
 import ctypes, fcntl, json, os, signal, socket, struct, subprocess, sys, time

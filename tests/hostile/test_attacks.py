@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no folder 
 import attacks
 from attacks import ATTACKS, at, attempt, surroundings
 from dpaudit.errors import SamplerError
-from dpaudit.samplers import open_sampler
-from dpaudit.samplers.sandbox import policy, process
+from dpaudit.targets import open_sampler
+from dpaudit.targets.sandbox import policy, process
 
 NOBODY = 65534
 ROOT = os.getuid() == 0
@@ -170,7 +170,7 @@ def as_nobody(level: str) -> dict[str, tuple[int, str, str]]:
     }
     user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if ROOT else {}
     probe = subprocess.run(
-        [python, "-c", "import numpy, dpaudit.samplers.sandbox.process"],
+        [python, "-c", "import numpy, dpaudit.targets.sandbox.process"],
         env=environment,
         cwd="/",
         capture_output=True,

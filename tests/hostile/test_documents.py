@@ -15,7 +15,7 @@ from hostile.fuzzing import ODD, REFUSED, deep, fuzz, mutated, refuses_or_reads,
 from support import reports
 
 from dpaudit import registry
-from dpaudit.audit.epsilon.question import parse_neighbours
+from dpaudit.audit.mechanism.question import parse_neighbours
 from dpaudit.claims import FAMILIES, Claim
 from dpaudit.cli.commands.run import check_columns
 from dpaudit.cli.out_folder import rewrite_report

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from hostile.fuzzing import fuzz, made_up, refuses_or_reads
 
-from dpaudit.audit.epsilon.one_run_audits import read_scores
-from dpaudit.audit.epsilon.question import parse_neighbours
+from dpaudit.audit.mechanism.one_run_audits import read_scores
+from dpaudit.audit.mechanism.question import parse_neighbours
 from dpaudit.errors import UsageError
 from dpaudit.results.arrays import Archive, map_npy, read_npy
-from dpaudit.samplers.endpoints.file import FileTarget
+from dpaudit.targets.endpoints.file import FileTarget
 from dpaudit.training.data.mnist import mnist
 from dpaudit.training.data.places import read_idx, read_tar, reading
 

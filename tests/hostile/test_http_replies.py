@@ -13,8 +13,8 @@ import pytest
 from hostile.fuzzing import fuzz, made_up, refuses_or_reads
 
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError
-from dpaudit.samplers.endpoints import http
-from dpaudit.samplers.endpoints.http import HttpTarget
+from dpaudit.targets.endpoints import http
+from dpaudit.targets.endpoints.http import HttpTarget
 
 VALUES = np.arange(8.0).tobytes()
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -23,7 +23,7 @@ from support import rude_samplers as rude
 
 import attacks
 from attacks import ATTACKS, attempt, surroundings
-from dpaudit.samplers.sandbox.namespaces import become_subreaper, call, prctl
+from dpaudit.targets.sandbox.namespaces import become_subreaper, call, prctl
 
 AUDITS = 200
 LIMIT, PATIENCE = 4.0, 60.0  # seconds: for what hangs, for what is honest
@@ -36,7 +36,7 @@ CALM = {  # what must not end with 3, so that 3 means something
 }
 RUN = """
 import json, os, sys
-from dpaudit.samplers.sandbox import process
+from dpaudit.targets.sandbox import process
 level, place = sys.argv[1:3]
 process._APART = level != "plain"
 with open(place) as file: told = json.load(file)

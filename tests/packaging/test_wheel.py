@@ -38,9 +38,9 @@ def test_top_level_names_are_our_packages(wheel):
     assert {n for n in names if not n.endswith(".dist-info")} == OURS
     for needed in (
         "dpaudit/py.typed",
-        "dpaudit/hosts/data/us_county_population_2000.csv",
+        "dpaudit/queries/data/us_county_population_2000.csv",
         "dpaudit/experiments/specs/demo.toml",
-        "dpaudit/gates/github/action.yml",
+        "dpaudit/ci_templates/github/action.yml",
         "dpaudit_attacks/congruential/known.csv",
         "dpaudit_studies/published/hist-da.csv",
         "dpaudit/render/templates/report.html.j2",

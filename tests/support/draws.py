@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpaudit.samplers import open_sampler
-from dpaudit.samplers.resolve import open_mechanism
+from dpaudit.targets import open_sampler
+from dpaudit.targets.resolve import open_mechanism
 
 
 def draw(text, n=4, d=2, *, timeout=20.0, **options):

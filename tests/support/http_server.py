@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from dpaudit.samplers.endpoints.http import HttpTarget
+from dpaudit.targets.endpoints.http import HttpTarget
 
 OK = "HTTP/1.1 200 OK\r\n"
 LATEST = 15.0  # seconds: an answer within a time limit comes long before, on a busy machine too

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.vectors.random_words import jit
+from dpaudit.numeric.random_words import jit
 from dpaudit_attacks.congruential.held_out import NOTHING, HeldOut, held_out
 from dpaudit_attacks.congruential.known import Known
 from dpaudit_attacks.congruential.uniforms import Sequence

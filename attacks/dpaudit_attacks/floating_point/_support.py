@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import as_asked, device_of, double, to_numpy
 from dpaudit.protocols import Array as Either
-from dpaudit.vectors.arrays import as_asked, device_of, double, to_numpy
 
 __all__ = ["Array", "Kernel", "Scored", "checked", "finite", "in_pieces", "number", "single"]
 

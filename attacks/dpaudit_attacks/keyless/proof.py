@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.pancake_likelihood import check_candidates, log_density
+from dpaudit.numeric.arrays import as_asked, device_of, double
 from dpaudit.protocols import Array
-from dpaudit.vectors.arrays import as_asked, device_of, double
 from dpaudit_attacks.keyless.recovered import load
 
 __all__ = ["RecoveredDirection"]

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.vectors.generators import jit, tempered
+from dpaudit.numeric.generators import jit, tempered
 
 __all__ = ["SPAN", "follows", "recovered", "relations", "taps", "top_bits_relation"]
 

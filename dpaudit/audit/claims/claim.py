@@ -18,7 +18,7 @@ from dpaudit.audit.result import at_least
 from dpaudit.errors import UsageError
 
 if TYPE_CHECKING:
-    from dpaudit.audit.epsilon.bounds import Band
+    from dpaudit.audit.mechanism.bounds import Band
 
 __all__ = ["PrivacyClaim", "StatedClaim"]
 

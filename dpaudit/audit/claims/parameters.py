@@ -18,7 +18,7 @@ from dpaudit.results.text import one_line
 from dpaudit.stats import rounded_down
 
 if TYPE_CHECKING:
-    from dpaudit.audit.epsilon.bounds import Band
+    from dpaudit.audit.mechanism.bounds import Band
 
 __all__ = [
     "Gaussian",

@@ -17,11 +17,11 @@ from dpaudit.audit.claims.implied import Profile, of_tests
 from dpaudit.errors import UsageError
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
-from dpaudit.samplers.endpoints.file import lines_of, open_text
 from dpaudit.stats import rounded_down
+from dpaudit.targets.endpoints.file import lines_of, open_text
 
 if TYPE_CHECKING:
-    from dpaudit.audit.epsilon.bounds import Band
+    from dpaudit.audit.mechanism.bounds import Band
 
 __all__ = ["LARGEST_EPSILON", "DeltaCurve", "TradeOff", "composed_pair", "number_text"]
 

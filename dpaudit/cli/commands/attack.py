@@ -54,9 +54,9 @@ def attack(
     """
     import numpy as np
 
+    from dpaudit.numeric.arrays import to_numpy
     from dpaudit.protocols import Attack
     from dpaudit.stats import clopper_pearson
-    from dpaudit.vectors.arrays import to_numpy
 
     chosen = registry.create("attacks", name)
     if not isinstance(chosen, Attack):

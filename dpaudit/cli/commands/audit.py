@@ -63,7 +63,7 @@ def audit(
         --claim laplace:scale=2
     $ dpaudit audit numpy:normal --out report --also junit,sarif,markdown
     """
-    from dpaudit.samplers.resolve import check_sampler
+    from dpaudit.targets.resolve import check_sampler
 
     if to.out is None:  # a wrong name need not wait for numba and scipy
         if claim is not None:
@@ -74,8 +74,8 @@ def audit(
     from dpaudit.audit.result import nothing_drawn
     from dpaudit.audit.run import audit_subject
     from dpaudit.cli.progress import AuditProgress
-    from dpaudit.samplers.callables import Subject
-    from dpaudit.samplers.identity import identify
+    from dpaudit.targets.callables import Subject
+    from dpaudit.targets.identity import identify
 
     out, command = to.out, command_of("audit", sampler, options, claim=claim)
     kept = (f"{name}.json" for name in registry.plugins("tests"))

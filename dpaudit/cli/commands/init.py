@@ -62,7 +62,7 @@ def init(
     $ dpaudit init pytest
     $ dpaudit init github --force
     """
-    source = files("dpaudit") / "gates"
+    source = files("dpaudit") / "ci_templates"
     texts = {
         Path(target): (source / name).read_text(encoding="utf-8")
         for target, name in _FILES[kind].items()

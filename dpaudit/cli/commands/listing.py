@@ -18,7 +18,7 @@ from dpaudit.results.text import one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dpaudit.samplers.adapters.base import Library, LibraryMechanism
+    from dpaudit.targets.adapters.base import Library, LibraryMechanism
 
 __all__ = ["list_"]
 
@@ -163,7 +163,7 @@ def _mechanism(library: Library, name: str, entry: LibraryMechanism, about: Row)
 
 def _claim(entry: LibraryMechanism) -> str | None:
     """Its law with the defaults; with … for the scale where an option has none."""
-    from dpaudit.samplers.adapters.base import claimed
+    from dpaudit.targets.adapters.base import claimed
 
     some = {
         option: 0.5 if default is None else default for option, default in entry.options.items()

@@ -102,13 +102,13 @@ def mechanism(
         --claim-epsilon 1 --claim-delta 1e-5 \
         --attack pair-inversion:sampler=numpy-legacy
     """
-    from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES
-    from dpaudit.audit.epsilon.question import question_of
-    from dpaudit.audit.epsilon.run import audit_subject
+    from dpaudit.audit.mechanism.one_run_audits import COUNTS, SCORES
+    from dpaudit.audit.mechanism.question import question_of
+    from dpaudit.audit.mechanism.run import audit_subject
     from dpaudit.audit.result import nothing_counted
     from dpaudit.cli.progress import AuditProgress
-    from dpaudit.samplers.callables import Subject
-    from dpaudit.samplers.identity import identify
+    from dpaudit.targets.callables import Subject
+    from dpaudit.targets.identity import identify
 
     claim = claimed.claim()
     out, question = to.out, question_of(data)
@@ -154,7 +154,7 @@ def mechanism(
 
 def _with_files(result: MechanismResult, out: Path) -> MechanismResult:
     """``result`` with its pair of data sets as two files in ``out``, which its commands name."""
-    from dpaudit.audit.epsilon.question import with_pair_in
+    from dpaudit.audit.mechanism.question import with_pair_in
 
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)

@@ -99,7 +99,7 @@ def training(
         --canaries 1000
     """
     from dpaudit.audit.result import nothing_counted, with_command
-    from dpaudit.audit.training_loops.run import Scoring, audit_with
+    from dpaudit.audit.training.run import Scoring, audit_with
     from dpaudit.cli.progress import AuditProgress
 
     claim = claimed.claim()

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.floating_point.common import CpuSpecimen
+from dpaudit.numeric.normal import check_sigma
+from dpaudit.numeric.random_words import jit
 from dpaudit.protocols import NoiseSource, Stream
-from dpaudit.vectors.normal import check_sigma
-from dpaudit.vectors.random_words import jit
 
 __all__ = ["BoxMullerF32", "BoxMullerF64", "FourSumGaussian", "Polar"]
 

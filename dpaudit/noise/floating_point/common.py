@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import as_asked
+from dpaudit.numeric.normal import check_shape, check_sigma
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import as_asked
-from dpaudit.vectors.normal import check_shape, check_sigma
 
 if TYPE_CHECKING:
     import torch

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.floating_point.common import CpuSpecimen
+from dpaudit.numeric.normal import check_sigma
+from dpaudit.numeric.random_words import inline, jit, next_word, seed_words, start
 from dpaudit.protocols import Stream
-from dpaudit.vectors.normal import check_sigma
-from dpaudit.vectors.random_words import inline, jit, next_word, seed_words, start
 
 __all__ = ["FineLatticeGaussian", "IdealAddedGaussian", "fill_ideal_normal"]
 

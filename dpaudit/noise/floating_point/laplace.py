@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
+from dpaudit.numeric.random_words import jit
 from dpaudit.protocols import Stream
-from dpaudit.vectors.random_words import jit
 
 __all__ = ["NaiveLaplace"]
 

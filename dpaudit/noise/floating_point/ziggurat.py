@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
+from dpaudit.numeric.kernels import _TAIL, _layers, _rare
+from dpaudit.numeric.normal import check_sigma
+from dpaudit.numeric.random_words import jit, next_word, seed_words, start
 from dpaudit.protocols import Stream
-from dpaudit.vectors.kernels import _TAIL, _layers, _rare
-from dpaudit.vectors.normal import check_sigma
-from dpaudit.vectors.random_words import jit, next_word, seed_words, start
 
 __all__ = ["Ziggurat"]
 
@@ -34,7 +34,7 @@ class Ziggurat(CpuSpecimen):
     output reveals next to nothing by support; only the naive addition is detected, by reach.
 
     Source: Marsaglia and Tsang 2000, in Doornik's arrangement (2005); tables from
-    ``dpaudit.vectors.kernels``.
+    ``dpaudit.numeric.kernels``.
     """
 
     _name = "ziggurat"

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpaudit.claims import FAMILIES, Claim
 from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.numeric.exact_integers import draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.kernels import fill_normal_from
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import shown
-from dpaudit.vectors.exact_integers import draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit.vectors.kernels import fill_normal_from
 
 __all__ = ["ContinuousLaw", "Law", "SeedStream", "last_digits", "law_of"]
 

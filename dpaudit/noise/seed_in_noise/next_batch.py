@@ -22,10 +22,10 @@ from dpaudit.noise.seed_in_noise.codes import Head, uniform
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.laws import law_of
 from dpaudit.noise.seed_in_noise.source import nonces_of
+from dpaudit.numeric.arrays import as_asked
+from dpaudit.numeric.normal import check_shape, standard_normal
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import as_asked
-from dpaudit.vectors.normal import check_shape, standard_normal
 
 if TYPE_CHECKING:
     import torch

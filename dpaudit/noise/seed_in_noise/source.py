@@ -17,12 +17,12 @@ from dpaudit.noise.seed_in_noise.codes import Code, code_of
 from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
 from dpaudit.noise.seed_in_noise.laws import Law, SeedStream, law_of
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, Nonces, SealedNonces
+from dpaudit.numeric.arrays import as_asked, is_floating
+from dpaudit.numeric.lattice import in_dtype
+from dpaudit.numeric.normal import check_shape
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.results.foreign import shown
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import as_asked, is_floating
-from dpaudit.vectors.lattice import in_dtype
-from dpaudit.vectors.normal import check_shape
 
 if TYPE_CHECKING:
     import torch

@@ -13,9 +13,9 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.gradients.step import attach_gradients, sample_gradients
-from dpaudit.hosts.opacus import Release
 from dpaudit.protocols import Stream
+from dpaudit.queries.gradients.step import attach_gradients, sample_gradients
+from dpaudit.queries.opacus import Release
 from dpaudit.training.data import Images
 
 __all__ = ["Canaries", "Onlooker", "Sight", "mislabelled"]

@@ -18,8 +18,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.opacus import Release, check_model, use_noise_source
 from dpaudit.protocols import BatchCoins, Mitigation, NoiseSource, Stream
+from dpaudit.queries.opacus import Release, check_model, use_noise_source
 from dpaudit.randomness import KeyedStream, coin_words, members
 from dpaudit.training.checkpoint import Accuracy
 from dpaudit.training.data import Images
@@ -152,7 +152,7 @@ def train_privately(
 
     ``PrivacyEngine.make_private_with_epsilon`` sets everything up: its Poisson loader, its
     accountant, its per-sample gradients, its optimizer;
-    :func:`~dpaudit.hosts.opacus.use_noise_source` then replaces its noise.
+    :func:`~dpaudit.queries.opacus.use_noise_source` then replaces its noise.
 
     Weights and batches come from ``stream``, so runs that share one differ in their noise alone.
     torch's global generator is restored. A run repeats itself bit for bit on one CPU with one

@@ -17,13 +17,13 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.gradients.query import ImageQuery, positive
+from dpaudit.numeric.arrays import to_numpy
 from dpaudit.protocols import Mitigation, NoiseSource, Stream
+from dpaudit.queries.gradients.query import ImageQuery, positive
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.checkpoint import Accuracy, accuracy_from_counts
 from dpaudit.training.data import Images
 from dpaudit.training.models import make_model
-from dpaudit.vectors.arrays import to_numpy
 from dpaudit_deployments.ftrl.factorisation import Factorisation
 from dpaudit_deployments.ftrl.factorisation import factorisation as factorise
 

@@ -21,9 +21,9 @@ from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.trials import interval
+from dpaudit.numeric.arrays import to_numpy
 from dpaudit.protocols import Attack, Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors.arrays import to_numpy
 from dpaudit_deployments.ftrl.factorisation import Factorisation, factorisation
 from dpaudit_deployments.ftrl.host import Contribution, DpFtrl, Run
 

@@ -149,7 +149,7 @@ def read_census(*, table: str = "generated", states: str = "") -> Census:
 
 
 def _generated() -> tuple[list[str], Counts]:
-    path = files("dpaudit.hosts") / "data" / _COUNTIES
+    path = files("dpaudit.queries") / "data" / _COUNTIES
     with path.open("r", encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
     age = np.arange(AGES)

@@ -18,8 +18,8 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.numeric.arrays import to_numpy
 from dpaudit.protocols import Stream
-from dpaudit.vectors.arrays import to_numpy
 from dpaudit_deployments.topdown.census import Schema
 from dpaudit_deployments.topdown.topdown import NoisyMeasurements, Rows, TopDown
 

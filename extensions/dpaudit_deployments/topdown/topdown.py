@@ -18,8 +18,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import to_numpy
 from dpaudit.protocols import Array, Stream
-from dpaudit.vectors.arrays import to_numpy
 from dpaudit_deployments.topdown.census import Budget, Census, Level, Query
 
 __all__ = [

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.random_words import inline, jit, next_word, seed_words, start
 from dpaudit.protocols import Stream
-from dpaudit.vectors.random_words import inline, jit, next_word, seed_words, start
 from dpaudit_local.mechanisms.reports import privacy_number, whole_number
 
 __all__ = [

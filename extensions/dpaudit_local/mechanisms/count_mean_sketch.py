@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.random_words import below, jit, seed_words, start
 from dpaudit.protocols import Stream
-from dpaudit.vectors.random_words import below, jit, seed_words, start
 from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, biased_word, packed, unpacked_words
 from dpaudit_local.mechanisms.hashing import HashFamily
 from dpaudit_local.mechanisms.mean_sketches import MeanServer, MeanSketch, read_only, smallest_type

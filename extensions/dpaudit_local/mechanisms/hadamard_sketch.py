@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.random_words import below, inline, jit, next_word, seed_words, start
 from dpaudit.protocols import Stream
-from dpaudit.vectors.random_words import below, inline, jit, next_word, seed_words, start
 from dpaudit_local.mechanisms.mean_sketches import MeanServer, MeanSketch, read_only
 from dpaudit_local.mechanisms.reports import HadamardReports, check_indices
 

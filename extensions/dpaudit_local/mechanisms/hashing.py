@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.random_words import inline, jit, mix, seed_words
 from dpaudit.protocols import Stream
-from dpaudit.vectors.random_words import inline, jit, mix, seed_words
 from dpaudit_local.mechanisms.reports import EqualByLaw, whole_number
 
 __all__ = ["HashFamily", "RandomHashes"]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.random_words import jit
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors.random_words import jit
 from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, WORDS, epsilon_of_words, lying_words
 from dpaudit_local.mechanisms.hashing import HashFamily, RandomHashes
 from dpaudit_local.mechanisms.reports import EqualByLaw, check_merge, check_objects, privacy_number

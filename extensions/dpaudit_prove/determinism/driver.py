@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dpaudit.errors import SamplerCrashError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import one_line
-from dpaudit.samplers.sandbox.process import Process
+from dpaudit.targets.sandbox.process import Process
 
 __all__ = ["Coins", "Driver", "Run", "Scan", "Scenario", "Value", "driver", "scan"]
 

@@ -31,9 +31,9 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from dpaudit.numeric.exact_integers import draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors.exact_integers import draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.codec import Digest
 
 __all__ = [

@@ -32,7 +32,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit.vectors.exact_integers import LARGEST_SCALE
+from dpaudit.numeric.exact_integers import LARGEST_SCALE
 from dpaudit_mitigations.codec import Digest, ExactFloat, Hex64, Record, read_json, write_json
 from dpaudit_mitigations.joint_seeds.derivation import BLOCK, Blocks, Integers, labelled_hash
 

@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import PeerError, ProtocolError, UsageError
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.numeric.arrays import on_tensors, tensor
+from dpaudit.numeric.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
+from dpaudit.numeric.normal import check_query
 from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
-from dpaudit.vectors.arrays import on_tensors, tensor
-from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
-from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.codec import Digest, ExactFloat
 from dpaudit_mitigations.joint_seeds.derivation import Blocks, Integers, cores, vector_blocks
 from dpaudit_mitigations.joint_seeds.messages import (

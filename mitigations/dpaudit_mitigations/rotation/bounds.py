@@ -17,9 +17,9 @@ from dpaudit.accounting.profile import invert
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
+from dpaudit.numeric.lattice import RoundedHost, lattice_step
 from dpaudit.protocols import Host, NoiseSource
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.lattice import RoundedHost, lattice_step
 
 __all__ = [
     "gaussian_on_lattice",

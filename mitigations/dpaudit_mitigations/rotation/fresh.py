@@ -14,13 +14,13 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import as_asked, converted, device_of, drawn_in, library
+from dpaudit.numeric.kernels import spread
+from dpaudit.numeric.lattice import add_on_lattice, lattice_step
+from dpaudit.numeric.normal import check_query, check_shape, standard_normal
+from dpaudit.numeric.passes import row_norms
 from dpaudit.protocols import Array, DType, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import as_asked, converted, device_of, drawn_in, library
-from dpaudit.vectors.kernels import spread
-from dpaudit.vectors.lattice import add_on_lattice, lattice_step
-from dpaudit.vectors.normal import check_query, check_shape, standard_normal
-from dpaudit.vectors.passes import row_norms
 from dpaudit_mitigations.rotation.bounds import gaussian_on_lattice, haar_rotated
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ import scipy
 import torch
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import on_tensors
+from dpaudit.numeric.normal import check_query, standard_normal
+from dpaudit.numeric.random_words import jit
 from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import on_tensors
-from dpaudit.vectors.normal import check_query, standard_normal
-from dpaudit.vectors.random_words import jit
 from dpaudit_mitigations.rotation.bounds import (
     haar_rotated,
     haar_rotated_together,

@@ -17,11 +17,11 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import on_tensors, tensor
+from dpaudit.numeric.lattice import in_dtype
+from dpaudit.numeric.normal import check_query, check_sigma
 from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
-from dpaudit.vectors.arrays import on_tensors, tensor
-from dpaudit.vectors.lattice import in_dtype
-from dpaudit.vectors.normal import check_query, check_sigma
 from dpaudit_mitigations.rehearsal import Meter
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from dpaudit.accounting.discrete import discrete_gaussian_sum_bounds, skellam_bounds
 from dpaudit.errors import UsageError
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
 from dpaudit.protocols import Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.exact_integers import LARGEST_SCALE, draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
 
 __all__ = [
     "LARGEST_SKELLAM_SCALE",
@@ -195,7 +195,7 @@ class NoiseShare:
 
     ``granularity`` and ``sigma`` are in the values' unit.
 
-    ``discrete-gaussian``: exact (``dpaudit.vectors.exact_integers``); a sum of such shares is only
+    ``discrete-gaussian``: exact (``dpaudit.numeric.exact_integers``); a sum of such shares is only
     nearly discrete Gaussian, and the accounting says how nearly. ``skellam``: within 2^-188
     (:func:`draw_skellam`), and a sum of shares is Skellam again.
 

@@ -16,11 +16,11 @@ from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.numeric.arrays import device_of, double, library
+from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.lattice import RoundedHost, lattice_noise, lattice_step
+from dpaudit.numeric.normal import standard_normal
 from dpaudit.protocols import Array, Host, Stream
-from dpaudit.vectors.arrays import device_of, double, library
-from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit.vectors.lattice import RoundedHost, lattice_noise, lattice_step
-from dpaudit.vectors.normal import standard_normal
 
 __all__ = ["OwnNoise", "check_own", "check_positive", "least_gamma", "seeded_low"]
 

@@ -7,11 +7,11 @@ import math
 import torch
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import on_tensors
+from dpaudit.numeric.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
+from dpaudit.numeric.normal import check_query
 from dpaudit.protocols import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import on_tensors
-from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
-from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.smoothing.own_noise import check_positive, least_gamma
 
 __all__ = ["Rounding"]

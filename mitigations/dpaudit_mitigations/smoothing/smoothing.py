@@ -17,11 +17,11 @@ from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake, key_holder_profile
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.numeric.arrays import device_of
+from dpaudit.numeric.lattice import RoundedHost, add_on_lattice, lattice_step
+from dpaudit.numeric.normal import check_query
 from dpaudit.protocols import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import device_of
-from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, lattice_step
-from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.smoothing.own_noise import (
     OwnNoise,
     check_own,

@@ -22,10 +22,10 @@ from msgspec import Meta
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
+from dpaudit.numeric.exact_integers import draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
 from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.types import Reference
-from dpaudit.vectors.exact_integers import draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.codec import Message, pack
 from dpaudit_mitigations.transport.vectors import MOST_VALUES
 

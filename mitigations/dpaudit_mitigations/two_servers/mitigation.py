@@ -18,13 +18,13 @@ from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake, key_holder_profile
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.numeric.arrays import on_tensors, tensor
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.lattice import add_on_lattice, in_dtype, lattice_step
+from dpaudit.numeric.normal import check_query
 from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
-from dpaudit.vectors.arrays import on_tensors, tensor
-from dpaudit.vectors.exact_integers import LARGEST_SCALE, draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit.vectors.lattice import add_on_lattice, in_dtype, lattice_step
-from dpaudit.vectors.normal import check_query
 
 __all__ = ["Backdoored", "TwoServers", "key_holder_epsilon"]
 

@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.accounting.mechanisms import binomial_coins, binomial_epsilon
 from dpaudit.errors import UsageError
+from dpaudit.numeric.arrays import on_tensors, tensor
+from dpaudit.numeric.lattice import in_dtype
+from dpaudit.numeric.normal import check_query, check_sigma
 from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
-from dpaudit.vectors.arrays import on_tensors, tensor
-from dpaudit.vectors.lattice import in_dtype
-from dpaudit.vectors.normal import check_query, check_sigma
 from dpaudit_mitigations.rehearsal import Meter, converse
 from dpaudit_mitigations.verifiable_counts.group import open_counts
 from dpaudit_mitigations.verifiable_counts.messages import LARGEST_RELEASE, wire_bytes

@@ -24,7 +24,7 @@ import numpy as np
 
 from dpaudit.accounting import gaussian_epsilon, gaussian_sigma
 from dpaudit.audit.claims import PrivacyClaim
-from dpaudit.audit.epsilon.judge import Aim, Judged, Learned, judge, learn
+from dpaudit.audit.mechanism.judge import Aim, Judged, Learned, judge, learn
 from dpaudit.provenance import hardware
 from dpaudit.stats import clopper_pearson
 from dpaudit_studies.evidence import options

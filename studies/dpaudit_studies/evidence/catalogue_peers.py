@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from dpaudit.audit.epsilon.bounds import epsilon_bounds
-from dpaudit.audit.epsilon.judge import CURVE_SHARE, Learned
+from dpaudit.audit.mechanism.bounds import epsilon_bounds
+from dpaudit.audit.mechanism.judge import CURVE_SHARE, Learned
 from dpaudit.provenance import collect
 from dpaudit_studies.evidence import RESULTS, ROOT, options, write
 from dpaudit_studies.evidence.catalogue import (

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.optimize import linprog
 
-from dpaudit.audit.epsilon.one_run import (
+from dpaudit.audit.mechanism.one_run import (
     Guesses,
     one_run_p,
     one_run_p_tradeoff,

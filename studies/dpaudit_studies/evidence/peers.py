@@ -31,7 +31,12 @@ import numpy as np
 
 from dpaudit.accounting import gaussian_epsilon, gaussian_sigma
 from dpaudit.accounting.mechanisms import laplace_epsilon
-from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, audit_scores, run_mechanism_audit
+from dpaudit.audit.mechanism import (
+    MechanismOptions,
+    PrivacyClaim,
+    audit_scores,
+    run_mechanism_audit,
+)
 from dpaudit.provenance import collect
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import Interval

@@ -23,8 +23,8 @@ from scipy.special import ndtri
 from dpaudit import registry
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
+from dpaudit.numeric import generators
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors import generators
 from dpaudit_studies.evidence import MACHINE, RESULTS, options, write
 from dpaudit_studies.zoo.transforms import box_muller_of
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
-from dpaudit.samplers.adapters.base import Each, Library, LibraryMechanism, Release, claims, law
+from dpaudit.targets.adapters.base import Each, Library, LibraryMechanism, Release, claims, law
 
 __all__ = ["SMARTNOISE", "TMLT_CORE"]
 

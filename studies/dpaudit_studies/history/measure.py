@@ -8,7 +8,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from dpaudit.audit.epsilon import PrivacyClaim, parse_neighbours, run_mechanism_audit
+from dpaudit.audit.mechanism import PrivacyClaim, parse_neighbours, run_mechanism_audit
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
@@ -19,7 +19,7 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.spec_file import spec_of
 from dpaudit.results.text import one_line
-from dpaudit.samplers.adapters.elsewhere import Elsewhere
+from dpaudit.targets.adapters.elsewhere import Elsewhere
 from dpaudit_studies.history.installing import NotInstallableError, built, environment
 from dpaudit_studies.history.options import HistoryOptions
 from dpaudit_studies.history.subjects import BATTERY, EVENTS, Check, subject

@@ -11,7 +11,7 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.results.text import one_line
-from dpaudit.samplers.adapters.base import Library
+from dpaudit.targets.adapters.base import Library
 from dpaudit_studies.history.installing import Requirements
 
 __all__ = ["SUBJECTS", "Check", "Subject", "subject"]
@@ -135,7 +135,7 @@ def subject(name: str) -> Subject:
 
 
 def _ours(name: str) -> str:
-    return f"dpaudit.samplers.adapters.{name}:LIBRARY"
+    return f"dpaudit.targets.adapters.{name}:LIBRARY"
 
 
 def _both(mechanism: str, epsilon: float, delta: float = 0.0) -> tuple[Check, Check]:

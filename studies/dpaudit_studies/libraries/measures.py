@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from dpaudit.audit.epsilon import (
+from dpaudit.audit.mechanism import (
     MechanismOptions,
     PrivacyClaim,
     parse_neighbours,
@@ -19,7 +19,7 @@ from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.trials import interval
-from dpaudit.samplers.resolve import open_mechanism
+from dpaudit.targets.resolve import open_mechanism
 from dpaudit.types import TestResult
 from dpaudit_studies.libraries.cases import Case, case
 

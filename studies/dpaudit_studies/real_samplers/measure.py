@@ -28,7 +28,7 @@ from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
-from dpaudit.samplers.check import timed_draws
+from dpaudit.targets.check import timed_draws
 from dpaudit_studies.real_samplers import CASES
 from dpaudit_studies.real_samplers.programs import LANGUAGES
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from dpaudit.vectors.generators import Words, congruential, xorshift32
+from dpaudit.numeric.generators import Words, congruential, xorshift32
 from dpaudit_studies.zoo.specimen import Array, Make, Series, Specimen, carried, flat
 from dpaudit_studies.zoo.transforms import Uniforms, dealt, inverse, noise, polar, top
 

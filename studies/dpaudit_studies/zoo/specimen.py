@@ -17,7 +17,7 @@ import scipy
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UnknownNameError
 from dpaudit.randomness import KeyedStream
 from dpaudit.registry import nearest
-from dpaudit.samplers.check import timed_draws
+from dpaudit.targets.check import timed_draws
 
 __all__ = [
     "GAUSSIAN",

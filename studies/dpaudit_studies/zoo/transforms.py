@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.vectors.generators import XOR, Words, lagged
+from dpaudit.numeric.generators import XOR, Words, lagged
 from dpaudit_studies.zoo.specimen import Array, Make, Series, flat
 
 __all__ = [

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit.numeric.exact_law import IntegerLaw
 
 __all__ = [
     "Coins",
@@ -42,7 +42,7 @@ _SYSTEM = secrets.SystemRandom()
 
 @dataclass(frozen=True)
 class Trials:
-    """An integer law as ``dpaudit.vectors.exact_integers`` draws it: rejection, block by block.
+    """An integer law as ``dpaudit.numeric.exact_integers`` draws it: rejection, block by block.
 
     Attributes:
         law: what is drawn.
@@ -161,7 +161,7 @@ def biased_bit(threshold: int, *, coins: Coins = _SYSTEM) -> int:
 
 
 def below(bound: int, *, coins: Coins = _SYSTEM) -> int:
-    """One number of ``dpaudit.vectors.random_words.below``: uniform on 0 … ``bound`` − 1."""
+    """One number of ``dpaudit.numeric.random_words.below``: uniform on 0 … ``bound`` − 1."""
     while True:
         product = (coins.getrandbits(64) >> 32) * bound
         if product & 0xFFFFFFFF >= (1 << 32) % bound:

@@ -14,7 +14,7 @@ from dpaudit.audit.claims.tables import composed_pair
 from dpaudit.audit.options import MechanismOptions
 from dpaudit.audit.result import nothing_counted
 from dpaudit.errors import SamplerOutputError, UsageError
-from dpaudit.samplers.functions import sessions
+from dpaudit.targets.functions import sessions
 
 
 def hockey_stick(epsilon, each, delta, calls):

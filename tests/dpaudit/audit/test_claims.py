@@ -22,12 +22,12 @@ from dpaudit.audit.claims import (
     epsilon_of_renyi,
 )
 from dpaudit.audit.claims.implied import of_renyi
-from dpaudit.audit.epsilon.bounds import Band, band
-from dpaudit.audit.epsilon.one_run import tradeoff_of_mu, tradeoff_of_profile
-from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
+from dpaudit.audit.mechanism.bounds import Band, band
+from dpaudit.audit.mechanism.one_run import tradeoff_of_mu, tradeoff_of_profile
+from dpaudit.audit.mechanism.verdict import two_neighbour_blind_spots
 from dpaudit.errors import UsageError
 from dpaudit.report import describe
-from dpaudit.samplers.identity import declared_law
+from dpaudit.targets.identity import declared_law
 
 EXACT = 1e-6
 
@@ -423,7 +423,7 @@ def test_gaussian_noise_at_delta_0_is_refused_before_anything_is_drawn(monkeypat
     def drawn(*args, **options):
         raise AssertionError("something was drawn")
 
-    monkeypatch.setattr("dpaudit.audit.epsilon.run.open_mechanism", drawn)
+    monkeypatch.setattr("dpaudit.audit.mechanism.run.open_mechanism", drawn)
     pytest.importorskip("torch")
     for claim in ({"epsilon": 1}, {"curve": [(1, 0.1), (9, 0.0)]}):
         with pytest.raises(UsageError, match=r"is not \(ε, 0\)-DP for any ε"):

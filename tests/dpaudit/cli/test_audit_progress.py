@@ -13,7 +13,7 @@ from command_line import here as dpaudit
 from planted import SPEC, install
 
 from dpaudit import registry
-from dpaudit.audit.epsilon.dataset_run import stage_of
+from dpaudit.audit.mechanism.dataset_run import stage_of
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import search_seconds
 from dpaudit.cli import output, progress
@@ -115,7 +115,7 @@ def interrupted(*args, progress, **options):
     [
         ("dpaudit.audit.run", ("audit", "numpy:normal"), "values drawn"),
         (
-            "dpaudit.audit.epsilon.run",
+            "dpaudit.audit.mechanism.run",
             ("mechanism", "numpy:laplace", "--neighbours", "0,1", "--claim-epsilon", 1),
             "releases drawn",
         ),

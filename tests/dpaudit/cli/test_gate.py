@@ -16,7 +16,7 @@ from dpaudit.cli import main
 from dpaudit.render import FORMATS, write_report
 from dpaudit.report import SCHEMA
 
-ACTION = reports.ROOT / "dpaudit" / "gates" / "github"
+ACTION = reports.ROOT / "dpaudit" / "ci_templates" / "github"
 FILES = {"report.html", "result.json", "report.junit.xml", "report.sarif", "report.md"}
 ALSO = "--also=junit,sarif,markdown"
 NOISE = """\

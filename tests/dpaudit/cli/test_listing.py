@@ -12,7 +12,7 @@ from dpaudit import registry
 from dpaudit.cli import output, progress
 from dpaudit.cli.commands.listing import list_
 from dpaudit.experiments import spec_names
-from dpaudit.samplers.adapters import base
+from dpaudit.targets.adapters import base
 
 KINDS = [*registry.KINDS, "mechanisms", "experiments"]
 

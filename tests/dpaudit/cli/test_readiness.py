@@ -14,7 +14,7 @@ WATCH = """
 import json, os, sys
 import scipy.stats  # once, for all forks
 from pathlib import Path
-from dpaudit.samplers.sandbox import process
+from dpaudit.targets.sandbox import process
 
 first = []
 class Watched(process.Process):
@@ -41,7 +41,7 @@ def watched(name, words):
         main()
     except SystemExit as end:
         late = sorted(set(sys.modules) - first[0])
-        others = ("dpaudit.audit.epsilon", "dpaudit.audit.training_loops", "sklearn", "torch")
+        others = ("dpaudit.audit.mechanism", "dpaudit.audit.training", "sklearn", "torch")
         needless = sorted(name for name in first[0] if name.startswith(others))
         found = {"code": end.code, "started": len(first), "late": late, "needless": needless}
         Path("late.json").write_text(json.dumps(found))
@@ -131,7 +131,7 @@ def test_nothing_is_imported_late(how, seen):
 
 def test_an_audit_of_noise_starts_without_what_audits_of_mechanisms_need(seen):
     assert seen("plain")["needless"] == []
-    assert "dpaudit.audit.epsilon.run" in seen("a mechanism")["needless"]
+    assert "dpaudit.audit.mechanism.run" in seen("a mechanism")["needless"]
 
 
 def test_the_watch_sees_what_is_late(seen):

@@ -12,8 +12,8 @@ import sys
 import pytest
 from command_line import here as dpaudit
 
-from dpaudit.samplers.sandbox import confinement, process
-from dpaudit.samplers.sandbox.namespaces import prctl, syscall
+from dpaudit.targets.sandbox import confinement, process
+from dpaudit.targets.sandbox.namespaces import prctl, syscall
 
 COMMON = "--seed 1 --alpha 1e-9"
 NOISE = f"--claim gaussian:sigma=1 --samples 1e4 --tests moments {COMMON}".split()

@@ -16,11 +16,11 @@ from dpaudit.accounting.discrete import (
     discrete_laplace_delta,
 )
 from dpaudit.errors import UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise import geometric, sequential
 from dpaudit.noise.discrete import DiscreteGaussian, DiscreteLaplace
 from dpaudit.noise.geometric import GeometricInversion
 from dpaudit.noise.sequential import SequentialLaplace
+from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_mitigation, check_noise_source
 from dpaudit_mitigations.none import NoMitigation

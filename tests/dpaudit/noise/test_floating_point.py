@@ -14,7 +14,6 @@ import scipy.stats
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.floating_point import ideal_added, laplace
 from dpaudit.noise.floating_point.box_muller import (
     BoxMullerF32,
@@ -30,10 +29,11 @@ from dpaudit.noise.floating_point.ideal_added import (
 from dpaudit.noise.floating_point.laplace import NaiveLaplace
 from dpaudit.noise.floating_point.ziggurat import Ziggurat
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.numeric import kernels
+from dpaudit.numeric.random_words import seed_words, start
+from dpaudit.queries.histogram import Histogram
 from dpaudit.registry import create
 from dpaudit.testing import check_noise_source
-from dpaudit.vectors import kernels
-from dpaudit.vectors.random_words import seed_words, start
 
 FINE, BAD = 1e-3, 1e-9  # p-values: ours above the first, planted mistakes below the second
 

@@ -9,8 +9,8 @@ import torch
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import KeyFileError, UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.norm_channel import NormCells, NormChannel
+from dpaudit.queries.histogram import Histogram
 from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_noise_source
 

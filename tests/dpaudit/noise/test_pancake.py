@@ -14,12 +14,12 @@ from pancake_oracle import epsilon_by_definition
 
 from dpaudit.accounting import pancake_epsilon, pancake_epsilon_lower, pancake_host_epsilon
 from dpaudit.errors import UsageError
-from dpaudit.hosts.gradients.step import DpSgdStep
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.pancake import Pancake
+from dpaudit.numeric import BLOCK
+from dpaudit.numeric.kernels import fill_discrete_gaussian, fill_normal
+from dpaudit.queries.gradients.step import DpSgdStep
+from dpaudit.queries.histogram import Histogram
 from dpaudit.testing import check_noise_source
-from dpaudit.vectors import BLOCK
-from dpaudit.vectors.kernels import fill_discrete_gaussian, fill_normal
 
 FINE, BAD = 1e-3, 1e-6
 SEVERAL = 3 * BLOCK + 17

@@ -21,8 +21,8 @@ from dpaudit.noise import pancake_triton
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.pancake_cuda import condition_
+from dpaudit.numeric import BLOCK
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors import BLOCK
 
 SEED = (123 << 54) + 7
 SIGMA = 2.0

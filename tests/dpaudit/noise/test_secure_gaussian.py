@@ -16,10 +16,10 @@ from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_gaussian_delta
 from dpaudit.errors import UsageError
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, _below, draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_mitigation, check_noise_source
-from dpaudit.vectors.exact_integers import LARGEST_SCALE, _below, draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.none import NoMitigation
 
 SEED = "secure gaussian"

@@ -5,8 +5,8 @@ import pytest
 import scipy.stats
 
 from dpaudit.errors import UsageError
+from dpaudit.numeric.random_words import below, jit, seed_words, start
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors.random_words import below, jit, seed_words, start
 from dpaudit_local.mechanisms.coins import biased_bits
 
 MASK = 2**64 - 1

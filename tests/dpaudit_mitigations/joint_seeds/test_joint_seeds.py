@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from support.keyed_attackers import guesses, half_a_spacing
 
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.numeric.lattice import lattice_step
+from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
-from dpaudit.vectors.lattice import lattice_step
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
 from dpaudit_mitigations.joint_seeds.derivation import (
     BLOCK,

@@ -9,12 +9,12 @@ import torch
 from support.laws import hockey_stick
 
 from dpaudit.accounting import gaussian_delta, gaussian_epsilon, peak_spacing, peak_width
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
-from dpaudit.vectors.lattice import RoundedHost, lattice_step
+from dpaudit.numeric.lattice import RoundedHost, lattice_step
+from dpaudit.queries.histogram import Histogram
 from dpaudit_mitigations.rotation.bounds import _by_theorem, norm_deviation, rotated_epsilon
 from dpaudit_mitigations.rotation.fresh import Rotation
 from dpaudit_mitigations.rotation.tensors import DenseRotation, SharedRotation, StructuredRotation

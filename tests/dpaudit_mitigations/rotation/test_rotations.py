@@ -14,8 +14,8 @@ from support.keyed_attackers import guesses
 from dpaudit import registry
 from dpaudit.errors import UsageError
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.numeric.lattice import lattice_step
 from dpaudit.stats import clopper_pearson
-from dpaudit.vectors.lattice import lattice_step
 from dpaudit_attacks.floating_point.reach import Reach
 from dpaudit_mitigations.none import NoMitigation
 from dpaudit_mitigations.rotation.fresh import Randomness, Rotation

@@ -20,9 +20,9 @@ from dpaudit.accounting.discrete import (
     skellam_rdp,
 )
 from dpaudit.errors import ProtocolError, UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
+from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit_mitigations.none import NoMitigation

@@ -24,10 +24,10 @@ from dpaudit.accounting import (
     smoothing_tau,
 )
 from dpaudit.errors import UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
+from dpaudit.queries.histogram import Histogram
 from dpaudit.stats import clopper_pearson
 from dpaudit_mitigations.none import NoMitigation
 from dpaudit_mitigations.smoothing.smoothing import Smoothing

@@ -10,13 +10,13 @@ from support.keyed_attackers import along_key, attackers, half_a_spacing, succes
 
 from dpaudit.accounting import pancake_epsilon
 from dpaudit.errors import UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.numeric.lattice import RoundedHost, add_on_lattice, lattice_step
+from dpaudit.queries.histogram import Histogram
 from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_mitigation
-from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, lattice_step
 from dpaudit_mitigations.smoothing.rounding import Rounding
 from dpaudit_mitigations.smoothing.smoothing import Smoothing
 

@@ -24,19 +24,19 @@ from dpaudit.accounting import (
     smoothing_tau_at_ratio,
 )
 from dpaudit.errors import UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.numeric.exact_integers import draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.lattice import RoundedHost, lattice_step
 from dpaudit.protocols import Mitigation
+from dpaudit.queries.histogram import Histogram
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.exact_integers import draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit.vectors.lattice import RoundedHost, lattice_step
 from dpaudit_attacks.seed_reader import SeedReader
 from dpaudit_mitigations.smoothing.own_noise import seeded_low
 from dpaudit_mitigations.smoothing.smoothing import Smoothing

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import MessageError, PeerError, UsageError
+from dpaudit.numeric.exact_integers import draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors.exact_integers import draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport import journal as journals
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority

@@ -10,17 +10,17 @@ import torch
 from support.keyed_attackers import guesses, half_a_spacing
 
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.noise.snapping import Snapping
+from dpaudit.numeric.exact_integers import draw_integers
+from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.lattice import lattice_step
+from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
-from dpaudit.vectors.exact_integers import draw_integers
-from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit.vectors.lattice import lattice_step
 from dpaudit_mitigations.two_servers.mitigation import TwoServers, key_holder_epsilon
 from dpaudit_mitigations.two_servers.rehearsal import rehearse
 

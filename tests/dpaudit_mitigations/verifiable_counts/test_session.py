@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.accounting.mechanisms import binomial_coins, binomial_epsilon
 from dpaudit.errors import CheatingError, MessageError, UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.queries.histogram import Histogram
 from dpaudit_mitigations.verifiable_counts import client_records, parties
 from dpaudit_mitigations.verifiable_counts import terms as terms_module
 from dpaudit_mitigations.verifiable_counts.client_records import (

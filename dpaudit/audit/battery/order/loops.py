@@ -9,7 +9,7 @@ import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
 
-from dpaudit.vectors.random_words import jit
+from dpaudit.numeric.random_words import jit
 
 __all__ = [
     "biased_pairs",

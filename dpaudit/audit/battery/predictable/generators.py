@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery.predictable.loops import array_states, stepped
-from dpaudit.vectors.generators import tempered
+from dpaudit.numeric.generators import tempered
 
 __all__ = [
     "GENERATORS",

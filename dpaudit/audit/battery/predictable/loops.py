@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpaudit.vectors.random_words import jit
+from dpaudit.numeric.random_words import jit
 
 __all__ = [
     "array_states",

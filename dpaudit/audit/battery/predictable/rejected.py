@@ -17,8 +17,8 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery.predictable.windows import TOLERANCE
-from dpaudit.vectors import generators
-from dpaudit.vectors.generators import Words, Words64
+from dpaudit.numeric import generators
+from dpaudit.numeric.generators import Words, Words64
 
 __all__ = ["REGISTERS", "Register", "Replay", "replayed", "use_once"]
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from dpaudit.vectors.generators import (
+from dpaudit.numeric.generators import (
     ADD,
     Words,
     congruential,

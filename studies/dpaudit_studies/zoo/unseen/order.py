@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from dpaudit.vectors.generators import jit
+from dpaudit.numeric.generators import jit
 from dpaudit_studies.zoo.specimen import Array, Make, Series, Specimen, carried, each, flat, placed
 from dpaudit_studies.zoo.transforms import CHUNK, dealt
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy
 
+from dpaudit.numeric.generators import congruential
 from dpaudit.randomness import KeyedStream
-from dpaudit.vectors.generators import congruential
 from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen
 
 __all__ = ["SPECIMENS"]

@@ -19,7 +19,7 @@ from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
-from dpaudit.samplers.callables import CallableTarget
+from dpaudit.targets.callables import CallableTarget
 
 MASK = (1 << 64) - 1
 

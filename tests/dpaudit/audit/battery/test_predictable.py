@@ -21,7 +21,7 @@ from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
-from dpaudit.samplers.callables import CallableTarget
+from dpaudit.targets.callables import CallableTarget
 
 SEEDS = np.array([0, 1, 42, 12345, 2**32 - 1, 2**32, 123456789012345678], np.uint64)
 

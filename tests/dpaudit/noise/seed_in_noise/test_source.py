@@ -10,11 +10,11 @@ import torch
 from support.last_digits import digits_apart
 
 from dpaudit.errors import KeyFileError, UnknownNameError, UsageError
-from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.seed_in_noise import codes
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces
 from dpaudit.noise.seed_in_noise.source import Rows, SeedInNoise
+from dpaudit.queries.histogram import Histogram
 from dpaudit.testing import check_noise_source
 
 KEY = SeedKey.new(secret=b"k" * 32)

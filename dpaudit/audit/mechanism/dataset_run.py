@@ -1,0 +1,209 @@
+"""Runs an ε audit of a mechanism on data sets: two that are given, or two that are found."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.mechanism.datasets import described, json_text, records_of
+from dpaudit.audit.mechanism.neighbour_search import Beginning, Found, search
+from dpaudit.audit.mechanism.pair import audit_pair
+from dpaudit.audit.mechanism.question import Question
+from dpaudit.audit.mechanism.releases import EncodedReleases
+from dpaudit.audit.options import MechanismOptions, Progress
+from dpaudit.audit.result import MechanismResult
+from dpaudit.errors import UsageError
+from dpaudit.protocols import DatasetMechanism
+from dpaudit.randomness import KeyedStream
+from dpaudit.results.text import one_line
+from dpaudit.targets.callables import CallableTarget, Subject
+from dpaudit.targets.endpoints.command import CommandTarget
+from dpaudit.targets.endpoints.http import HttpsTarget, HttpTarget
+from dpaudit.targets.endpoints.worker import PythonTarget
+
+__all__ = ["audit_question", "on_datasets"]
+
+_SEARCHING = 0.4
+"""Largest share of the time limit that the search may take."""
+_KEPT_TEXT = 1 << 16
+"""Longest data set, in characters of JSON, that a result keeps."""
+
+
+def on_datasets(what: Subject, question: Question, *, options: MechanismOptions) -> Any:
+    """The mechanism on data sets; a ``with`` block starts and ends its process, if it has one.
+
+    Raises:
+        UsageError: a text that names none, or what it names, or an option, does not fit.
+    """
+    functions = {"features": question.features, "adversary": options.adversary}
+    for option, given in functions.items():
+        if what.target is None and isinstance(given, str):
+            raise UsageError(
+                f"{option}={given}: {what.name} runs in this process; pass the function itself"
+            )
+        if what.target is not None and given is not None and not isinstance(given, str):
+            raise UsageError(
+                f"{option}: a function, but {what.target} runs in a process of its own; write "
+                "'MODULE:FUNCTION', or pass a callable with in_process=True"
+            )
+    called: dict[str, Any] = {"call": options.call, "calls": options.calls, **functions}
+    called["sessions"] = options.sessions
+    if what.target is None:
+        return CallableTarget(what.called, name=what.name, role="datasets", **called)
+    name = what.target
+    kind, _, target = name.partition(":")
+    if kind == "python":
+        return PythonTarget.on_datasets(target, **called)
+    if options.in_sessions:
+        raise UsageError(
+            f"{options.session_words[0]}: only python:MODULE:FUNCTION makes sessions, not "
+            f"{one_line(name, limit=200)}; leave it out"
+        )
+    for option, given in (("call", options.call), ("features", question.features)):
+        if given is not None:
+            raise UsageError(f"{option}={given}: only python: has one; leave --{option} out")
+    if kind == "command":
+        return CommandTarget(target, role="datasets", columns=_columns(question))
+    if kind in ("http", "https"):
+        endpoint = HttpTarget if kind == "http" else HttpsTarget
+        return endpoint(target, role="mechanism")
+    raise UsageError(
+        f"mechanism={one_line(name, limit=200)}: takes query results, not data sets; data sets go "
+        "to python:MODULE:FUNCTION, command:'PROGRAM {dataset} {n}', http://HOST:PORT/PATH, or a "
+        "callable of Python"
+    )
+
+
+def _columns(question: Question) -> list[str]:
+    whole = [question.dataset] if question.pair is None else list(question.pair)
+    rows = [row for dataset in whole if isinstance(dataset, list) for row in dataset]
+    return list(dict.fromkeys(key for row in rows if isinstance(row, dict) for key in row))
+
+
+def audit_question(
+    mechanism: DatasetMechanism,
+    question: Question,
+    *,
+    claim: PrivacyClaim,
+    options: MechanismOptions,
+    attack: object = None,
+    progress: Progress | None = None,
+) -> MechanismResult:
+    """Audit an opened mechanism at two data sets, which are looked for first where not given.
+
+    The search has at most 40 % of the time limit; the pair that it ends with is judged on releases
+    drawn afterwards. Formal guarantee: see :class:`~dpaudit.audit.result.MechanismResult`; it holds
+    for
+    the pair that was found, however many were tried.
+
+    Raises:
+        UsageError: options that do not fit.
+        SamplerError: the mechanism failed at every pair, or at the one that was found.
+    """
+    if attack is not None:
+        raise UsageError(
+            "attack: computes with query results, and data sets have none; leave --attack out"
+        )
+    started = time.monotonic()
+    found = None
+    pair = question.pair
+    if pair is None:
+        found = search(
+            mechanism,
+            Beginning(records_of(question.dataset), question.adjacency, question.bounds),
+            delta=claim.delta,
+            samples=options.samples,
+            deadline=started + _SEARCHING * options.time_limit,
+            rng=KeyedStream.from_seed(options.seed).child("neighbours").numpy(),
+            progress=stage_of(progress, "pairs of neighbours tried"),
+        )
+        pair = found.pair
+    left = options.time_limit - (time.monotonic() - started)
+    encoded = EncodedReleases(mechanism, pair)
+    result = audit_pair(
+        encoded,
+        neighbours=encoded.neighbours,
+        claim=claim,
+        options=dataclasses.replace(options, time_limit=max(left, 1e-3)),
+        progress=progress,
+    )
+    result = dataclasses.replace(encoded.named(result), seconds=time.monotonic() - started)
+    texts = [json_text(dataset) for dataset in pair]
+    short = [described(dataset) for dataset in pair]
+    details: dict[str, Any] = {"datasets": short}
+    if sum(map(len, texts)) <= _KEPT_TEXT:
+        details["pair"] = texts
+        if all(isinstance(dataset, np.ndarray) for dataset in pair):
+            details["shapes"] = [list(dataset.shape) for dataset in pair]
+    result = dataclasses.replace(
+        result,
+        method="two data sets",
+        details={**result.details, **details},
+        advice=(
+            f"First data set: {short[0]}. Second: {short[1]}.",
+            *([_of_sessions(options)] if options.in_sessions else []),
+            *result.advice,
+        ),
+    )
+    return result if found is None else _searched(result, found, question)
+
+
+def _of_sessions(options: MechanismOptions) -> str:
+    """What a release is, where sessions are called."""
+    calls = f"{options.calls} call{'s' if options.calls > 1 else ''}"
+    of = f"of {options.sessions} sessions at once" if options.sessions > 1 else "of one session"
+    by = ", each asked by the adversary" if options.adversary is not None else ""
+    claim = "all of them together" if options.together else "each call"
+    return f"A release is the answers {of}, {calls} each{by}; the claim is about {claim}."
+
+
+def stage_of(progress: Progress | None, what: str) -> Progress | None:
+    """The progress of a stage before the drawing, of so many ``what``; None if it shows none."""
+    stage: Callable[[str], Progress] | None = getattr(progress, "stage", None)
+    return None if stage is None else stage(what)
+
+
+def _searched(result: MechanismResult, found: Found, question: Question) -> MechanismResult:
+    says = (
+        f"{found.tried:,} pairs of neighbours ({question.adjacency}) were tried, with "
+        f"{found.releases:,} releases in all; this one, {found.says}, promised most and was judged "
+        "on new releases."
+    )
+    advice = [one_line(says, limit=600)]
+    if found.refused:
+        advice.append(
+            f"At {found.refused:,} pairs the mechanism raised, first: {found.error}. They were not "
+            "audited; an error that depends on the data is a release too."
+        )
+    if found.late:
+        advice.append(
+            f"The search ended early, after {found.tried:,} of up to {found.budget:,} pairs: its "
+            "share of the time limit was used up."
+        )
+    if any("NaN" in text for text in result.details.get("pair", ())):
+        advice.append(
+            "A record is NaN: if the mechanism is never given one, say which values there are with "
+            "--bounds."
+        )
+    details = {
+        "search": {
+            "adjacency": question.adjacency,
+            "tried": found.tried,
+            "budget": found.budget,
+            "refused": found.refused,
+            "releases": found.releases,
+            "promise": found.promise,
+            "origin": one_line(found.says, limit=200),
+        }
+    }
+    return dataclasses.replace(
+        result,
+        method=f"two data sets, found among {found.tried:,} pairs",
+        advice=(*result.advice[:1], *advice, *result.advice[1:]),
+        details={**result.details, **details},
+    )

@@ -1,0 +1,451 @@
+"""Audits in one run, from recorded scores of many canaries or from an attack's four counts."""
+
+from __future__ import annotations
+
+import array
+import csv
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.audit.claims import DeltaCurve, PrivacyClaim, StatedClaim, Steps
+from dpaudit.audit.mechanism.one_run import (
+    FEWEST,
+    Guesses,
+    Inverse,
+    OneRun,
+    Ranked,
+    Refutes,
+    Trial,
+    bounds,
+    largest,
+    least_p,
+    tradeoff_of_mu,
+    tradeoff_of_profile,
+    trials,
+)
+from dpaudit.audit.mechanism.releases import ASSUMPTION_LEVEL
+from dpaudit.audit.mechanism.verdict import one_run_blind_spots, verdict_of
+from dpaudit.audit.result import MechanismResult, at_least
+from dpaudit.audit.result import StatedClaim as Shown
+from dpaudit.errors import UsageError
+from dpaudit.provenance import collect
+from dpaudit.randomness import KeyedStream
+from dpaudit.results.arrays import Archive
+from dpaudit.results.foreign import RefusedError
+from dpaudit.results.text import one_line
+from dpaudit.stats import binomial_two_sided, rounded_down
+from dpaudit.targets.endpoints.file import lines_of, open_text
+from dpaudit.types import TestResult, Verdict
+
+__all__ = ["COUNTS", "SCORES", "Coins", "audit_counts", "audit_scores", "judged", "result_of"]
+
+COUNTS = "counts:"
+SCORES = "scores:"
+STATED_SHARE = 0.9
+"""The share of α for a claim other than ε and μ; the rest is for ε at δ alone."""
+_MOST_COUNTED = 10**7
+_TABLE = "write a .csv with the header score,member, or an .npz with arrays score and member"
+_COLUMNS = ("score", "member")
+_ALWAYS = 1 << 20  # scores that a small .npz may unpack to
+
+Array = npt.NDArray[np.float64]
+Columns = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]
+Made = Callable[[float, Refutes], Sequence[Trial]]
+"""The guesses that are made at a level."""
+
+
+def audit_scores(
+    path: Path | str,
+    *,
+    claim: PrivacyClaim,
+    alpha: float = 0.01,
+    seed: str,
+    guesses: int | None = None,
+) -> MechanismResult:
+    """A one-run audit of recorded scores (columns ``score``, ``member``) against the claim.
+
+    ``a.npz;b.npz``: several runs, each with coins of its own. Their canaries are judged together,
+    each by its rank in its own run: a canary's coin changes its own run only, so all runs
+    together are one mechanism as private for each canary as the run that it was in.
+
+    Formal guarantee: that of :func:`~dpaudit.audit.mechanism.one_run.one_run`, if the coins were
+    fair and independent and a score depends on them only through what the mechanism released. Where
+    the number of members contradicts fair coins (exact two-sided binomial test, p ≤ 10^-3) nothing
+    would hold: the verdict is *inconclusive*, without tests. Fair coins end so with probability at
+    most 10^-3. Not claimed: that a bias too small to be seen costs nothing.
+    """
+    started = time.monotonic()
+    runs = [read_scores(Path(part.strip())) for part in str(path).split(";")]
+    scores = runs[0][0] if len(runs) == 1 else np.concatenate([_ranks(run[0]) for run in runs])
+    member = np.concatenate([run[1] for run in runs])
+    ties = KeyedStream.from_seed(seed).child("mechanism", "ties").numpy()
+    ranked = Ranked.of(scores, member, ties)
+    return result_of(
+        lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
+        name=f"{SCORES}{path}",
+        coins=Coins(int(member.sum()), len(member)),
+        claim=claim,
+        alpha=alpha,
+        seed=seed,
+        started=started,
+    )
+
+
+def audit_counts(
+    text: str, *, claim: PrivacyClaim, alpha: float = 0.01, seed: str
+) -> MechanismResult:
+    """A one-run audit of four counts ``TP,FN,FP,TN`` of an attack that guesses each canary's coin.
+
+    TP: in, and guessed in; FN: in, guessed out; FP: out, guessed in; TN: out, guessed out. Every
+    canary is guessed. Against pure ε-DP the guesses "in" alone and those "out" alone are judged
+    too (30 % of α each): given all that was released each guess is right with probability at most
+    e^ε/(1 + e^ε) whatever the others, so their number may depend on the release. For δ > 0 and for
+    μ the proof needs a number fixed beforehand, and only all guesses together have one; record
+    the scores instead, where few canaries leak clearly.
+
+    Formal guarantee: that of :func:`audit_scores`, if the coins were fair and the attack, with its
+    threshold, was fixed without them. Fairness is tested as in :func:`audit_scores`.
+
+    Raises:
+        UsageError: not four whole numbers ≥ 0, or fewer than 8 in all.
+    """
+    started = time.monotonic()
+    tp, fn, fp, tn = _four(text)
+    m = tp + fn + fp + tn
+    every = Guesses(tp + fp, fn + tn, tp + tn)
+    made = [Trial(m, every, 1.0)]
+    pure = claim.delta == 0 and claim.mu is None and claim.stated is None
+    if pure:
+        sides = [g for g in (Guesses(tp + fp, 0, tp), Guesses(0, fn + tn, tn)) if g.made]
+        made = [Trial(m, every, 0.4), *(Trial(m, side, 0.3) for side in sides)]
+    return result_of(
+        lambda _level, _refutes: made,
+        name=f"{COUNTS}{text}",
+        coins=Coins(tp + fn, m),
+        claim=claim,
+        alpha=alpha,
+        seed=seed,
+        started=started,
+        with_mu=not pure,
+    )
+
+
+def _four(text: str) -> tuple[int, int, int, int]:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 4 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise UsageError(
+            f"counts={one_line(text)}: write TP,FN,FP,TN, four whole numbers, e.g. 430,70,60,440"
+        )
+    tp, fn, fp, tn = map(int, parts)
+    if not FEWEST <= tp + fn + fp + tn <= _MOST_COUNTED:
+        raise UsageError(
+            f"counts={one_line(text)}: must be {FEWEST} to {_MOST_COUNTED:,} guesses in all"
+        )
+    return tp, fn, fp, tn
+
+
+def _ranks(scores: Array) -> Array:
+    """Mean ranks in 0…1, equal for equal scores."""
+    return np.asarray((scipy.stats.rankdata(scores) - 0.5) / len(scores))
+
+
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """How many of the canaries are members by their coins, and whether dpaudit drew these."""
+
+    members: int
+    canaries: int
+    own: bool = False
+
+
+def result_of(
+    made_at: Made,
+    *,
+    name: str,
+    coins: Coins,
+    claim: PrivacyClaim,
+    alpha: float,
+    seed: str,
+    started: float,
+    with_mu: bool = True,
+) -> MechanismResult:
+    """The result of the guesses made; *inconclusive* where the coins cannot have been fair.
+
+    Without ``with_mu`` the guesses say nothing of μ.
+    """
+    found, of_claim, stated = judged(made_at, claim=claim, alpha=alpha)
+    found = found if with_mu else replace(found, mu=0.0)
+    members, canaries = coins.members, coins.canaries
+    coin = 1.0 if coins.own else binomial_two_sided(members, canaries, 0.5)
+    if coin <= ASSUMPTION_LEVEL:
+        tests: tuple[TestResult, ...] = ()
+        verdict: Verdict = "inconclusive"
+        reason = (
+            f"{members:,} of {canaries:,} canaries are members, which fair coins give with "
+            f"probability {coin:.1g}: one run is judged only where each canary is in with "
+            "probability 1/2; draw a fair coin for each"
+        )
+        found, stated = replace(found, epsilon=0.0, mu=0.0), claim.shown((), alpha)
+    else:
+        tests = (*of_claim, *_one_run_tests(found, claim, alpha))
+        verdict, reason = verdict_of(tests, "")
+    shown = [found.epsilon, *(test.statistic for test in tests if test.unit == "ε")]
+    blind = one_run_blind_spots(canaries=canaries, claim=claim, ceiling=found.ceiling)
+    return MechanismResult(
+        verdict=verdict,
+        reason=reason,
+        mechanism=name,
+        method="one run",
+        neighbours=(),
+        claim_epsilon=claim.epsilon,
+        claim_delta=claim.delta,
+        claim_mu=claim.mu,
+        alpha=alpha,
+        stated=stated,
+        epsilon=at_least(max(shown), alpha, "one run"),
+        delta=None,
+        mu=at_least(found.mu, alpha, "one run, trade-off curve"),
+        curve=(),
+        tests=tests,
+        samples=canaries,
+        samples_requested=canaries,
+        seconds=time.monotonic() - started,
+        advice=(),
+        cannot_rule_out=blind if verdict == "no-finding" else (),
+        details=claim.details,
+        provenance=collect(seed=seed, plugins=()),
+    )
+
+
+def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[TestResult, ...]:
+    def row(
+        unit: str, at: str, looks_at: str, *, p: float, by_p: Trial, low: float, by: Trial
+    ) -> TestResult:
+        of_p = "" if by_p == by else f"; p of {by_p}"
+        return _test(
+            f"{unit}{at}",
+            looks_at,
+            p=p,
+            low=low,
+            unit=unit,
+            alpha=alpha,
+            effect=f"{unit} ≥ {rounded_down(low)} by {by}{of_p}",
+            details={**by.numbers, "p": by_p.numbers, "families_tried": found.tried},
+        )
+
+    members, curve = "of which canaries were in", "against the Gaussian trade-off curve"
+    by = found.by_epsilon
+    tests = [row("ε", " at δ", members, p=found.p, by_p=found.by_p, low=found.epsilon, by=by)]
+    if claim.mu is not None:
+        by = found.by_mu
+        tests += [row("μ", "", curve, p=found.p_mu, by_p=found.by_p_mu, low=found.mu, by=by)]
+    return tuple(tests)
+
+
+def _test(
+    name: str,
+    looks_at: str,
+    *,
+    p: float,
+    low: float,
+    unit: str,
+    alpha: float,
+    effect: str,
+    details: Mapping[str, Any],
+    method: str = "one run",
+) -> TestResult:
+    """A test of right guesses, whose p-value already accounts for its share of α."""
+    return TestResult(
+        name=f"one run, {name}",
+        p=p,
+        p_adjusted=p,
+        statistic=low,
+        looks_at=f"right guesses {looks_at}",
+        effect=effect,
+        finding=p <= alpha,
+        parts={},
+        interval=at_least(low, alpha, method),
+        unit=unit,
+        details=details,
+        harm="epsilon",
+        topic="one-run",
+    )
+
+
+_METHOD = "one run, trade-off curve"
+
+
+def judged(
+    made_at: Made, *, claim: PrivacyClaim, alpha: float
+) -> tuple[OneRun, tuple[TestResult, ...], Shown | None]:
+    """Bounds for ε and μ, and for another claim its own test and what is shown of it.
+
+    Such a claim is compared by the recursion for trade-off curves, with all pairs (ε, δ) that it
+    implies at once (its ``profile``), at 90 % of α.
+    """
+    only_mu = 0.1 if claim.only_mu else None
+
+    def pair(of: float) -> OneRun:
+        return bounds(made_at, claim=claim, alpha=of, share=only_mu)
+
+    if claim.stated is None:
+        return pair(alpha), (), None
+    found = pair(alpha * (1 - STATED_SHARE))
+    found = replace(found, p=min(1.0, found.p / (1 - STATED_SHARE)))
+    test, shown = _against(claim.stated, made_at, found, claim=claim, alpha=alpha)
+    return found, (test,), shown
+
+
+def _against(
+    stated: StatedClaim, made_at: Made, found: OneRun, *, claim: PrivacyClaim, alpha: float
+) -> tuple[TestResult, Shown]:
+    level = alpha * STATED_SHARE
+    guesses = made_at(level, lambda trial, at, mu: trial.refutes(at, tradeoff_of_mu(mu)))
+    inverse = tradeoff_of_profile(stated.profile)
+    p, by = least_p(guesses, lambda trial: trial.p(inverse))
+    p = min(1.0, p / STATED_SHARE)
+    low: float | None = None
+    unit, statistic = "ε", found.epsilon
+    details: dict[str, float | None] = {}
+    if isinstance(stated, Steps):
+        name = "DP-SGD"
+        sigma = stated.noise_left(
+            lambda profile: _any_refutes(guesses, level, tradeoff_of_profile(profile))
+        )
+        statistic, says = low, _ = stated.with_noise(sigma)
+        statement = "no noise multiplier is contradicted"
+        if says:
+            statement = f"{says}: ε ≥ {rounded_down(low)}"
+        details = {"sigma": sigma, "claimed_sigma": stated.dpsgd.sigma}
+    elif stated.value is not None:
+        low, by_low = largest(guesses, level, _refuting(stated))
+        name = unit = stated.unit
+        statistic, by = low, by_low if low else by
+        statement = says = f"{unit} ≥ {rounded_down(low)}"
+    else:
+        name = "δ(ε) curve" if isinstance(stated, DeltaCurve) else "f"
+        what = "claimed" if isinstance(stated, DeltaCurve) else "implied"
+        says = (
+            f"ε ≥ {rounded_down(statistic)} at δ = {claim.delta:.6g} ({what}: {claim.epsilon:.6g})"
+        )
+        statement = "the whole table"
+    whole = "the whole curve of the claimed steps"
+    test = _test(
+        name,
+        f"against {whole if isinstance(stated, Steps) else 'all that the claim implies'}",
+        p=p,
+        low=statistic,
+        unit=unit,
+        alpha=alpha,
+        effect=f"{statement} by {by}",
+        details={**by.numbers, **details},
+        method=_METHOD,
+    )
+    interval = None if low is None else at_least(low, alpha, _METHOD)
+    return test, Shown(
+        claim=stated.text, unit=stated.unit, value=stated.value, shown=interval, says=says
+    )
+
+
+def _any_refutes(made: Sequence[Trial], level: float, inverse: Inverse) -> bool:
+    return any(trial.refutes(level * trial.share, inverse) for trial in made)
+
+
+def _refuting(stated: StatedClaim) -> Refutes:
+    """Whether a trial refutes the claim with another value; each one's curve is made once."""
+    curves: dict[float, Inverse] = {}
+
+    def refutes(trial: Trial, level: float, value: float) -> bool:
+        if value not in curves:
+            other = stated.with_value(value)
+            curves[value] = tradeoff_of_profile((other or stated).profile)
+        return trial.refutes(level, curves[value])
+
+    return refutes
+
+
+def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Read scores (m,), higher meaning likelier in, and whether each canary was in (m,).
+
+    Nothing is unpickled.
+
+    An ``.npz`` may hold at most 2^20 scores and one more for each four bytes of the file. Memory:
+    ten times the file and 64 MiB at most.
+
+    Raises:
+        UsageError: no such file, another ending, a missing column, a score that is not finite, a
+            member other than 0 or 1, columns of different lengths, or more scores than that.
+    """
+    readers = {".csv": _csv, ".npz": _npz}
+    if path.suffix.lower() not in readers:
+        raise UsageError(f"scores={path}: ends in {path.suffix or 'nothing'}; {_TABLE}")
+    try:
+        score, member = readers[path.suffix.lower()](path)
+    except (RefusedError, OSError) as error:
+        raise UsageError(f"scores={path}: {one_line(error)}; check the path") from None
+    except KeyError as error:
+        raise UsageError(f"scores={path}: has no column {error}; {_TABLE}") from None
+    except (ValueError, csv.Error) as error:
+        raise UsageError(
+            f"scores={path}: holds something else than numbers ({one_line(error)}); {_TABLE}"
+        ) from None
+    if score.ndim != 1 or score.shape != member.shape:
+        raise UsageError(
+            f"scores={path}: score has shape {score.shape}, member {member.shape}; {_TABLE}"
+        )
+    values = score.astype(np.float64, copy=False)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise UsageError(
+            f"scores={path}: score {values[bad[0]]} in row {bad[0] + 1} is not finite; "
+            "fix or leave it out"
+        )
+    odd = np.flatnonzero((member != 0) & (member != 1))
+    if odd.size:
+        raise UsageError(
+            f"scores={path}: member {member[odd[0]]} in row {odd[0] + 1} is neither 0 nor 1; fix it"
+        )
+    return values, member.astype(bool)
+
+
+def _csv(path: Path) -> Columns:
+    score, member = array.array("d"), array.array("d")
+    with open_text(path, newline="") as file:
+        rows = csv.reader(lines_of(file), skipinitialspace=True)
+        header = next(rows, [])
+        for name in _COLUMNS:
+            if header.count(name) > 1:
+                raise ValueError(f"two columns {name}")
+            if name not in header:
+                raise KeyError(name)
+        at, other = map(header.index, _COLUMNS)
+        for row in filter(None, rows):
+            if len(row) <= max(at, other):
+                raise ValueError(f"row {len(score) + 1} is too short")
+            score.append(float(row[at]))
+            member.append(float(row[other]))
+    if not score:
+        raise ValueError("no rows")
+    return np.frombuffer(score), np.frombuffer(member)
+
+
+def _npz(path: Path) -> Columns:
+    with Archive(path) as archive:
+        rows = _ALWAYS + archive.size // 4
+        for name in _COLUMNS:
+            header, stream = archive.open(name)
+            stream.close()
+            if header.count > rows:
+                raise ValueError(
+                    f"{header.count:,} scores in {archive.size:,} bytes, at most {rows:,}; "
+                    "save it uncompressed"
+                )
+        score, member = (archive.read(name, most=16 * rows) for name in _COLUMNS)
+        return score, member

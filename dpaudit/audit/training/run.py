@@ -1,0 +1,365 @@
+"""A user's own training function, audited from canaries that fair coins put into its data."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.mechanism.judge import Aim, judge, learn
+from dpaudit.audit.mechanism.one_run import Ranked, trials
+from dpaudit.audit.mechanism.one_run_audits import Coins, result_of
+from dpaudit.audit.mechanism.verdict import CEILING, two_neighbour_blind_spots, verdict_of
+from dpaudit.audit.options import ClaimOptions, Progress, TrainingOptions
+from dpaudit.audit.result import MechanismResult, at_least, with_command
+from dpaudit.audit.training import records
+from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.options import from_keywords, keywords_of, parted, takes
+from dpaudit.provenance import collect
+from dpaudit.randomness import KeyedStream
+from dpaudit.results.text import error_text
+from dpaudit.types import BlindSpot
+
+__all__ = ["Scoring", "audit_training", "audit_with", "result_of_runs"]
+
+FEWEST_RUNS = 400
+"""Below so many runs the guesses of :mod:`~dpaudit.audit.mechanism.one_run` show more."""
+_MANY_RUNS = "one canary in many runs"
+
+_CANARIES = 1000
+_LEAST = 8
+_CENTRED = 4
+"""Least number of runs at which a canary's scores are compared with their mean over all runs."""
+
+Array = npt.NDArray[np.float64]
+Train = Callable[[Any, int], Any]
+Score = Callable[[Any, Any], float]
+
+_OUTSIDE = (
+    BlindSpot(
+        test="one run",
+        flaw="what the training shows to someone who sees more than the scores",
+        size=None,
+        unit="",
+        says="the scores are of the model that train returned: gradients, logs and checkpoints "
+        "on the way were not looked at; dpaudit.audit_optimizer looks at each step",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How canaries are scored: one by one, by their loss, all at once, or by ``train`` itself."""
+
+    score: Score | None = None
+    loss: Score | None = None
+    scores: Callable[[Any, Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name, value in vars(self).items() if value is not None]
+        if len(given) > 1:
+            raise UsageError(f"{given[0]}: not together with {given[1]}; give one of them")
+        for name in given:
+            if not callable(getattr(self, name)):
+                raise UsageError(f"{name}={getattr(self, name)!r}: must be a function")
+
+    def of(self, model: Any, canaries: Any, m: int) -> Array:
+        """Scores (m,), higher meaning likelier in."""
+        if self.scores is not None:
+            return records.values(self.scores(model, canaries), of=m)
+        one, sign = (self.loss, -1.0) if self.loss is not None else (self.score, 1.0)
+        if one is None and not _is_module(model):
+            return records.values(model, of=m)
+        if one is None:
+            one, sign = _cross_entropy, -1.0
+        found = [float(one(model, records.record(canaries, i))) for i in range(m)]
+        return sign * records.values(found, of=m)
+
+
+@takes(ClaimOptions, TrainingOptions)
+def audit_training(
+    train: Train,
+    data: Any,
+    *,
+    canaries: Any = None,
+    score: Score | None = None,
+    loss: Score | None = None,
+    scores: Callable[[Any, Any], Any] | None = None,
+    options: TrainingOptions | None = None,
+    progress: Progress | None = None,
+    **given: Any,
+) -> MechanismResult:
+    """Audit a training function of your own: is what it returns as private as claimed?
+
+    ``train(dataset, seed)`` trains on ``dataset`` and returns the model; ``seed`` is a whole number
+    that it may use or ignore. ``data`` is what it trains on: an array or tensor, a tuple of arrays
+    of one length, a list, a data frame, or a torch data set. ``canaries`` are the records whose
+    presence is guessed: a number of records of ``data`` itself (by default half of them, at most
+    1,000), or records of the same kind that are added to it, which may be as odd as you like
+    (mislabelled ones leak most). A fair coin puts
+    each canary into the training set or leaves it out. ``train`` is called ``runs`` times, with new
+    coins each time: once with hundreds of canaries, or many times with few. One canary in at least
+    400 runs compares two neighbouring data sets, as an audit of any mechanism does.
+
+    A canary's score, higher if the model seems to know it, is one of
+
+    - ``score(model, record)``, a number; ``record`` is one row, as ``data`` holds it;
+    - ``loss(model, record)``, a number; the score is minus the loss;
+    - ``scores(model, canaries)``, all at once, one number for each;
+    - by default minus the cross-entropy of ``(input, label)`` if ``train`` returns a torch module;
+      otherwise what it returns must be the scores, one for each canary.
+
+    The claim is (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or both; or ``rho``, ``renyi``,
+    ``curve`` or ``f`` as in :func:`~dpaudit.audit_mechanism`; or ``dpsgd``, e.g.
+    ``"sigma=1,rate=0.05,steps=80"``: noise multiplier, sampling rate and number of steps, as the
+    accountant has them (needs dp-accounting). Each of the latter is compared as a whole curve,
+    which shows more than ε at one δ; ε is given at ``delta``, by default 1e-5. Neighbours differ by
+    one record that is there or not.
+
+    Formal guarantee: with probability at least 1 − ``alpha`` all bounds hold and the verdict is
+    ``finding`` only if the claim is false, if ``train`` learns of the coins through ``dataset``
+    alone, and the score through the model alone
+    (:func:`~dpaudit.audit.mechanism.one_run.one_run`), and, for one canary in many runs, if no run
+    depends on another. Not claimed: that ``no-finding`` means private; other canaries and other
+    scores may show more.
+
+    Raises:
+        UsageError: data, canaries, claim or an option that does not fit.
+        SamplerCrashError: ``train`` or a score raised.
+        MissingExtraError: ``dpsgd`` without dp-accounting.
+    """
+    claimed, how = parted(given, ClaimOptions, TrainingOptions)
+    return audit_with(
+        train,
+        data,
+        canaries=canaries,
+        scoring=Scoring(score, loss, scores),
+        claim=from_keywords(ClaimOptions, claimed).claim(),
+        options=from_keywords(TrainingOptions, how, options),
+        progress=progress,
+    )
+
+
+def audit_with(
+    train: Train,
+    data: Any,
+    *,
+    canaries: Any,
+    scoring: Scoring,
+    claim: PrivacyClaim,
+    options: TrainingOptions,
+    progress: Progress | None = None,
+) -> MechanismResult:
+    """As :func:`audit_training`, with a claim and a scoring that are ready."""
+    started, runs, guesses = time.monotonic(), options.runs, options.guesses
+    if not callable(train):
+        raise UsageError(f"train={train!r}: must be a function of (dataset, seed)")
+    stream = KeyedStream.from_seed(options.seed).child("training")
+    pool = _Pool.of(data, canaries, stream.child("canaries").numpy())
+    if runs < 1 or runs * pool.m < _LEAST:
+        raise UsageError(
+            f"runs={runs}: {pool.m} canaries in {runs} runs are too few; at least {_LEAST} in all"
+        )
+    coins = stream.child("coins").numpy().random((runs, pool.m)) < 0.5
+    seeds = stream.child("seeds").numpy().integers(0, 2**31, runs)
+    made = np.empty((runs, pool.m))
+    for i in range(runs):
+        made[i] = _one(train, scoring, pool, coins[i], int(seeds[i]))
+        if progress is not None:
+            progress(i + 1, runs)
+    about: dict[str, Any] = {
+        "name": f"training:{getattr(train, '__qualname__', type(train).__name__)}",
+        "claim": claim,
+        "alpha": options.alpha,
+        "seed": options.seed,
+        "started": started,
+    }
+    if pool.m == 1 and runs >= FEWEST_RUNS and guesses is None:
+        result = result_of_runs(made[:, 0], coins[:, 0], **about)
+        return _told(result, claim=claim, options=options, canaries=1)
+    ranked = Ranked.of(_comparable(made).ravel(), coins.ravel(), stream.child("ties").numpy())
+    result = result_of(
+        lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
+        coins=Coins(int(coins.sum()), coins.size, own=True),
+        **about,
+    )
+    return _told(result, claim=claim, options=options, canaries=pool.m)
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Data, canaries among them, of which any can be left out."""
+
+    data: Any
+    rows: npt.NDArray[np.intp]
+    """The canaries' rows of ``data``."""
+
+    @classmethod
+    def of(cls, data: Any, canaries: Any, rng: np.random.Generator) -> _Pool:
+        n = records.count(data, name="data")
+        canaries = min(_CANARIES, n // 2) if canaries is None else canaries
+        if isinstance(canaries, (int, np.integer)) and not isinstance(canaries, bool):
+            if not 1 <= canaries <= n:
+                raise UsageError(f"canaries={canaries}: must lie in 1…{n}, the number of records")
+            return cls(data, np.sort(rng.choice(n, size=int(canaries), replace=False)))
+        m = records.count(canaries, name="canaries")
+        if m < 1:
+            raise UsageError("canaries: there are none; give some records, or their number")
+        return cls(records.joined(data, canaries), np.arange(n, n + m))
+
+    @property
+    def m(self) -> int:
+        return len(self.rows)
+
+    @property
+    def canaries(self) -> Any:
+        return records.taken(self.data, self.rows)
+
+    def dataset(self, coins: npt.NDArray[np.bool_]) -> Any:
+        kept = np.ones(records.count(self.data, name="data"), dtype=bool)
+        kept[self.rows[~coins]] = False
+        return records.taken(self.data, np.flatnonzero(kept))
+
+
+def _one(
+    train: Train, scoring: Scoring, pool: _Pool, coins: npt.NDArray[np.bool_], seed: int
+) -> Array:
+    what = "train"
+    try:
+        model = train(pool.dataset(coins), seed)
+        what = "score"
+        return scoring.of(model, pool.canaries, pool.m)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise SamplerCrashError(f"{what} raised {error_text(error)}") from error
+
+
+def _comparable(made: Array) -> Array:
+    """Scores (runs, m) that compare over runs and canaries; no coin enters.
+
+    With several runs: of few runs ranks within each run, of more the distance from the canary's own
+    mean, as some records are easier than others.
+    """
+    runs, m = made.shape
+    if runs == 1:
+        return made
+    if runs >= _CENTRED:
+        return np.asarray(made - made.mean(axis=0))
+    return np.asarray(scipy.stats.rankdata(made, axis=1) / m)
+
+
+def _told(
+    result: MechanismResult, *, claim: PrivacyClaim, options: TrainingOptions, canaries: int
+) -> MechanismResult:
+    """The result with what was audited, what a pass leaves open, and how to see it again."""
+    again = f"dpaudit.audit_training(…, {', '.join(keywords_of(claim.options, options))})"
+    spots = (*result.cannot_rule_out, *_OUTSIDE) if result.verdict == "no-finding" else ()
+    if claim.stated is not None and canaries > 1:  # its ceiling is not that of ε at δ alone
+        spots = tuple(spot for spot in spots if spot.flaw != CEILING)
+    return dataclasses.replace(
+        with_command(result, again),
+        cannot_rule_out=spots,
+        details={**result.details, "runs": options.runs, "canaries": canaries},
+        provenance=dataclasses.replace(result.provenance, by=options.by),
+    )
+
+
+def _is_module(model: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _cross_entropy(model: Any, record: Any) -> float:
+    torch = sys.modules["torch"]
+    try:
+        x, label = record
+    except (TypeError, ValueError):
+        raise UsageError(
+            "score: a record is not (input, label); give score=, loss= or scores="
+        ) from None
+    was = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            x = torch.as_tensor(x)
+            logits = model(x[None])
+            target = torch.as_tensor(label, device=logits.device).reshape(1).long()
+            return float(torch.nn.functional.cross_entropy(logits, target))
+    finally:
+        model.train(was)
+
+
+def result_of_runs(
+    scores: npt.NDArray[np.float64],
+    member: npt.NDArray[np.bool_],
+    *,
+    name: str,
+    claim: PrivacyClaim,
+    alpha: float,
+    seed: str,
+    started: float,
+) -> MechanismResult:
+    """The result of independent runs: one score each (n,), and whether the canary was in (n,).
+
+    Events of the score are learned from the first half of the runs and counted in the second, as
+    for the releases of any mechanism.
+
+    Formal guarantee: that of :func:`~dpaudit.audit.mechanism.judge.judge`, if the coins were fair
+    and no run depends on another. Nothing is lost to other canaries: the bounds approach the truth
+    of this score, as the number of runs grows. Not claimed: that the last bits of a score say
+    nothing.
+    """
+    half = len(scores) // 2
+    parts = slice(0, half), slice(half, None)
+    learning, counting = (
+        (scores[part][~member[part], None], scores[part][member[part], None]) for part in parts
+    )
+    learned = learn(
+        *learning,
+        neighbours=(np.zeros(1), np.ones(1)),
+        aim=Aim.of(claim, alpha, real_numbers=True),
+        rng=KeyedStream.from_seed(seed).child("training", "statistics").numpy(),
+    )
+    judged = judge(learned, *counting, claim=claim, alpha=alpha)
+    tests = tuple(test for test in judged.tests if not test.advisory)
+    verdict, reason = verdict_of(tests, "")
+    shown, stated = judged.epsilon, judged.stated
+    if stated is not None and stated.unit == "ε" and stated.shown is not None:
+        shown = max(shown, stated.shown.low)
+    least, most = learned.shares
+    blind = two_neighbour_blind_spots(
+        draws=len(scores) - half, claim=claim, alphas=(least * alpha, most * alpha)
+    )
+    return MechanismResult(
+        verdict=verdict,
+        reason=reason,
+        mechanism=name,
+        method=_MANY_RUNS,
+        neighbours=(),
+        claim_epsilon=claim.epsilon,
+        claim_delta=claim.delta,
+        claim_mu=claim.mu,
+        stated=stated,
+        alpha=alpha,
+        epsilon=at_least(shown, alpha, _MANY_RUNS),
+        delta=at_least(judged.delta, alpha, _MANY_RUNS),
+        mu=at_least(judged.mu, alpha, _MANY_RUNS),
+        curve=judged.curve,
+        tests=tests,
+        samples=len(scores),
+        samples_requested=len(scores),
+        seconds=time.monotonic() - started,
+        advice=(),
+        cannot_rule_out=blind if verdict == "no-finding" else (),
+        details=claim.details,
+        provenance=collect(seed=seed, plugins=()),
+    )

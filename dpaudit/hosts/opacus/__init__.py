@@ -1,6 +1,0 @@
-"""Any registered noise source in an Opacus run; needs ``pip install 'dpaudit[opacus]'``."""
-
-from dpaudit.hosts.opacus.attach import check_model, use_noise_source
-from dpaudit.hosts.opacus.draw import Release
-
-__all__ = ["Release", "check_model", "use_noise_source"]

@@ -1,0 +1,6 @@
+"""Any registered noise source in an Opacus run; needs ``pip install 'dpaudit[opacus]'``."""
+
+from dpaudit.queries.opacus.attach import check_model, use_noise_source
+from dpaudit.queries.opacus.draw import Release
+
+__all__ = ["Release", "check_model", "use_noise_source"]

@@ -1,0 +1,252 @@
+"""The façade's one line: it makes an Opacus optimizer draw one noise vector for all parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer, DPOptimizerFastGradientClipping
+from opacus.optimizers.ddpoptimizer import DistributedDPOptimizer
+from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import (
+    DistributedDPOptimizerFastGradientClipping,
+)
+from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
+from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
+from opacus.validators import ModuleValidator
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dpaudit.errors import UsageError
+from dpaudit.protocols import Mitigation
+from dpaudit.queries.opacus.draw import (
+    JointDraw,
+    Release,
+    SourceLike,
+    Supply,
+    check_alike,
+    check_opacus,
+    make_mitigation,
+    noise_scale,
+)
+from dpaudit.types import Reference
+
+__all__ = ["JointNoise", "check_model", "joint_class", "use_noise_source"]
+
+
+class JointNoise(DPOptimizer):  # type: ignore[misc]
+    """Overrides the draw of the optimizer class that it is mixed with, and nothing else."""
+
+    joint_draw: JointDraw
+
+    @property
+    def params(self) -> list[Any]:
+        """The trainable parameters; none while Opacus' own ``add_noise`` runs for other noise."""
+        return [] if self.joint_draw.aside else super().params
+
+    def add_noise(self) -> None:
+        """Set every ``p.grad`` to its part of one release of all ``p.summed_grad`` joined.
+
+        In distributed training the first process alone draws, as in Opacus. AdaClip's noise on its
+        unclipped count stays Opacus' own.
+
+        Raises:
+            UsageError: other parameters than at the beginning; no σ above 0; a seed under
+                secure_mode; or what the source or the mitigation refuses (a gradient that is NaN or
+                infinite, for one).
+            ValueError: gradients of an earlier step, by Opacus: ``zero_grad`` was not called.
+        """
+        draw, parameters = self.joint_draw, self.params
+        draw.check_parameters(parameters)
+        if not _draws(self):
+            super().add_noise()
+            return
+        for p in parameters:
+            _check_processed_flag(p.summed_grad)
+        pieces = draw.release(
+            [p.summed_grad for p in parameters],
+            sigma=noise_scale(self),
+            secure=bool(self.secure_mode),
+        )
+        for p, piece in zip(parameters, pieces, strict=True):
+            p.grad = piece.view_as(p)
+            _mark_as_processed(p.summed_grad)
+        draw.aside = True
+        try:
+            super().add_noise()
+        finally:
+            draw.aside = False
+
+
+def _draws(optimizer: Any) -> bool:
+    distributed = isinstance(
+        optimizer, (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
+    )
+    return not distributed or optimizer.rank == 0
+
+
+@cache
+def joint_class(cls: Any) -> type:
+    """``cls`` with its draw replaced: a subclass of both, one for each class."""
+    return type(
+        f"{cls.__name__}WithJointNoise",
+        (JointNoise, cls),
+        {"__module__": __name__, "__doc__": cls.__doc__},
+    )
+
+
+_KNOWN = tuple(
+    cls.add_noise
+    for cls in (
+        DPOptimizer,
+        DPOptimizerFastGradientClipping,
+        AdaClipDPOptimizer,
+        DistributedDPOptimizer,
+        DistributedDPOptimizerFastGradientClipping,
+    )
+)
+
+
+def use_noise_source(
+    optimizer: DPOptimizer,
+    source: SourceLike,
+    *,
+    mitigation: Mitigation | Reference | str = "none",
+    seed: int | str | None = None,
+    observe: Callable[[Release], object] | None = None,
+) -> DPOptimizer:
+    """Make an Opacus optimizer draw all its noise from ``source``; returns ``optimizer``.
+
+    One line after ``PrivacyEngine().make_private(...)``::
+
+        optimizer = use_noise_source(optimizer, "secure-gaussian")
+
+    At each logical step the sums of clipped gradients of all trainable parameters are flattened,
+    joined in the optimizer's order into one vector (d,) and released through ``mitigation`` with
+    noise of σ = noise_multiplier × max_grad_norm as they are then (so schedulers and adaptive
+    clipping work): one key serves the whole gradient. The optimizer is changed in place. Its hooks,
+    the engine's accountant, clipping, accumulation, virtual steps, division and the reduction over
+    processes stay Opacus'; a second ``make_private`` undoes the replacement.
+
+    ``source`` is a source's name with its options (``pancake:key=key.json``, ``gaussian``), or a
+    function of σ that makes one. A ``ReleasingSource`` sees the gradient itself, in the parameters'
+    dtype. ``observe`` is called with each :class:`Release`; without it none is made.
+
+    Randomness: each step's stream comes from the operating system, or follows from ``seed``, which
+    ``secure_mode`` refuses. A seed gives each run the same noise again: use it for experiments
+    only, and never for a run that is resumed, nor for an optimizer that is passed here again (its
+    steps count from 0). A ``noise_generator`` given to Opacus serves only what is left to Opacus,
+    AdaClip's noise on the unclipped count.
+
+    Last bits: Opacus' ``secure_mode`` sums four normals to hide the floating-point grid (the
+    registered specimen ``four-sum-gaussian`` is that sum). Here the source alone determines the
+    last bits and how hard its noise is to predict: ``gaussian`` promises neither,
+    ``secure-gaussian`` both, with mitigation ``none``.
+
+    Not claimed: any privacy beyond the source's own (``source.epsilon``), whatever the accountant
+    says. With a pancake it reports the ε that its victim believes in.
+
+    Raises:
+        UsageError: not an Opacus optimizer, or one whose noise is not drawn by Opacus' own code;
+            sharded parameters (FSDP); the source is replaced already; noise_multiplier 0; no
+            trainable parameter; different dtypes or devices among them; a key for another number of
+            them; a source without the option ``sigma``; a seed under secure_mode. And, at a step:
+            parameters frozen or added since.
+        UnknownNameError: no such source or mitigation, or no such option.
+    """
+    _check_optimizer(optimizer)
+    parameters = tuple(optimizer.params)
+    dim = sum(p.numel() for p in parameters)
+    if not dim:
+        raise UsageError(
+            "parameters=0: the optimizer has none that is trainable, and nothing to release; "
+            "set requires_grad first"
+        )
+    if any(isinstance(p, DTensor) for p in parameters):
+        raise UsageError(_SHARDED)
+    check_alike(parameters)
+    draw = JointDraw(
+        supply=Supply(source, dim=dim),
+        mitigation=make_mitigation(mitigation, dim=dim),
+        seed=seed,
+        observe=observe,
+        parameters=parameters,
+    )
+    draw.stream(secure=bool(optimizer.secure_mode))
+    draw.supply.at(noise_scale(optimizer))
+    optimizer.joint_draw = draw
+    cls: Any = type(optimizer)
+    optimizer.__class__ = joint_class(cls)
+    return optimizer
+
+
+_SHARDED = (
+    "parameters: sharded over processes (FSDP), where no process holds the whole gradient that "
+    "one key serves; train with DistributedDataParallel or Opacus' "
+    "DifferentiallyPrivateDistributedDataParallel"
+)
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    name = check_opacus(optimizer)
+    if isinstance(optimizer, JointNoise):
+        raise UsageError(
+            f"optimizer={name}: draws from {optimizer.joint_draw.supply.name} already; "
+            "call use_noise_source once, or make_private again first"
+        )
+    if isinstance(optimizer, FSDPOptimizerFastGradientClipping):
+        raise UsageError(_SHARDED)
+    if "add_noise" in vars(optimizer) or type(optimizer).add_noise not in _KNOWN:
+        raise UsageError(
+            f"optimizer={name}: has an add_noise of its own, which the façade would bypass; "
+            "take one of Opacus' optimizers"
+        )
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse a network whose per-record gradients do not exist, or that Opacus has no rule for.
+
+    Opacus' own validator, with the layers' names, and one check more: a BatchNorm without trainable
+    parameters, which Opacus accepts, mixes records as well if it takes its statistics from the
+    batch.
+
+    Raises:
+        UsageError: BatchNorm layers, by name; a network in evaluation mode; anything else that
+            Opacus refuses.
+    """
+    if not model.training:
+        raise UsageError(
+            "model: is in evaluation mode, and Opacus wants it in training mode; call model.train()"
+        )
+    mixing = list(_mixing(model))
+    if mixing:
+        more = f" and {len(mixing) - 3} more" if len(mixing) > 3 else ""
+        raise UsageError(
+            f"model={type(model).__name__}: BatchNorm in {', '.join(mixing[:3])}{more} makes each "
+            "record's gradient depend on the rest of its batch; convert it with "
+            "dpaudit.training.models.networks.with_norm(model, 'group') or 'frozen'"
+        )
+    for name, module in model.named_modules():
+        check = ModuleValidator.VALIDATORS.get(type(module))
+        errors = check(module) if check and _trainable(module) else []
+        if errors:
+            raise UsageError(
+                f"model={type(model).__name__}: Opacus cannot train its {name or 'root'}: "
+                f"{errors[0]}; opacus.validators.ModuleValidator.fix(model) may replace it"
+            )
+
+
+def _mixing(model: nn.Module) -> Iterator[str]:
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and (
+            _trainable(module)
+            or module.training
+            or module.running_mean is None
+            or module.running_var is None
+        ):
+            yield name or "the model itself"
+
+
+def _trainable(module: nn.Module) -> bool:
+    return any(p.requires_grad for p in module.parameters(recurse=False))
