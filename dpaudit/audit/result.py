@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from dpaudit.audit.options import AuditOptions, MechanismOptions
 from dpaudit.provenance import collect, identified
 from dpaudit.report import Described
-from dpaudit.targets.identity import NOTHING, Identity
 from dpaudit.types import (
     Amount,
     BlindSpot,
@@ -29,6 +28,7 @@ from dpaudit.types import (
 
 if TYPE_CHECKING:
     from dpaudit.audit.claims import PrivacyClaim
+    from dpaudit.targets.identity import Identity
 
 __all__ = [
     "AuditResult",
@@ -195,7 +195,7 @@ def nothing_drawn(
     claim: str,
     options: AuditOptions,
     sandbox: str = "",
-    what: Identity = NOTHING,
+    what: Identity | None = None,
     seconds: float = 0.0,
 ) -> AuditResult:
     """The result of an audit whose sampler gave no value."""
@@ -224,7 +224,7 @@ def nothing_counted(
     attack: str,
     options: MechanismOptions,
     sandbox: str = "",
-    what: Identity = NOTHING,
+    what: Identity | None = None,
     seconds: float = 0.0,
 ) -> MechanismResult:
     """The result of an audit whose mechanism gave no release."""
@@ -257,6 +257,7 @@ def nothing_counted(
     )
 
 
-def _unseen(options: AuditOptions | MechanismOptions, what: Identity) -> Provenance:
+def _unseen(options: AuditOptions | MechanismOptions, what: Identity | None) -> Provenance:
     made = collect(seed=options.seed or "none", plugins=())
-    return identified(made, by=options.by, files=what.files, versions=what.versions)
+    files, versions = ((), {}) if what is None else what
+    return identified(made, by=options.by, files=files, versions=versions)

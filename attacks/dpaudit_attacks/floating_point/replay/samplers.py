@@ -117,7 +117,7 @@ def _polar() -> _Known:
     x = 2.0 * _numbers().random((2 * _PAIRS, 2)) - 1.0
     r2 = x[:, 0] * x[:, 0] + x[:, 1] * x[:, 1]
     x = x[(r2 < 1) & (r2 > 0)][:_PAIRS]
-    return _Known(x[:, 0].copy(), x[:, 1].copy(), _specimen("polar:Polar")[:, : len(x)])
+    return _Known(x[:, 0].copy(), x[:, 1].copy(), _specimen("box_muller:Polar")[:, : len(x)])
 
 
 def _up(uniform: Array, bits: int) -> npt.NDArray[np.int64]:
