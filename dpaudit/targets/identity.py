@@ -17,7 +17,7 @@ from dpaudit.targets.adapters.base import Library, claimed
 from dpaudit.targets.sandbox.view import files_of_command
 from dpaudit.types import AuditedFile, Reference
 
-__all__ = ["NOTHING", "Identity", "declared_law", "identify"]
+__all__ = ["Identity", "declared_law", "identify"]
 
 _MOST = 8
 
@@ -27,10 +27,6 @@ class Identity(NamedTuple):
 
     files: tuple[AuditedFile, ...] = ()
     versions: Mapping[str, str] = MappingProxyType({})
-
-
-NOTHING = Identity()
-"""What is known of a callable of this process."""
 
 
 def identify(target: str) -> Identity:
