@@ -120,6 +120,17 @@ def rows(folder):
         return make_result(store.spec, store.results(), command="").rows
 
 
+def kept(out, before, code):
+    """What is finished in ``out`` after a run that ended with ``code``: nothing lost or redone."""
+    if (out / "results.sqlite").exists() and code in (-9, 0, 3):
+        young = code == -9 and not before  # killed before the store was whole
+        with contextlib.suppress(Exception) if young else contextlib.nullcontext():
+            now = finished(out)
+            assert {k: now[k] for k in before} == before
+            return now
+    return before
+
+
 def rounds(number, *, seed, tmp_path, where=None, jobs="2", workers=None, longest=4.0):
     """Kill so often; how many of each kind, and how many runs finished and were compared."""
     (tmp_path / "killed.toml").write_text(SPEC)
@@ -154,15 +165,7 @@ def rounds(number, *, seed, tmp_path, where=None, jobs="2", workers=None, longes
                 if victim == pid:
                     break
             code = nursery.wait(pid)
-            if (out / "results.sqlite").exists() and code in (-9, 0, 3):
-                with (
-                    contextlib.suppress(Exception)
-                    if code == -9 and not before
-                    else contextlib.nullcontext()
-                ):
-                    now = finished(out)
-                    assert {k: now[k] for k in before} == before  # nothing lost, nothing done twice
-                    before = now
+            before = kept(out, before, code)
             if code == 0:
                 assert rows(out) == want
                 counts["finished"] += 1
