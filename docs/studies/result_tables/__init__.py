@@ -50,7 +50,6 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "local-coins": defences.local_coins,
     "next-batch": defences.next_batch,
     "other-batteries": audits.other_batteries,
-    "real-samplers": audits.real_samplers,
     "opacus-replay": defences.opacus_replay,
     "pools": papers.pools,
     "proved-opendp": proofs.opendp,
