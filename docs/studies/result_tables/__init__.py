@@ -57,7 +57,6 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "predictable": audits.predictable,
     "seed-audits": nonces.audits,
     "seed-gradients": defences.seed_gradients,
-    "seeded": defences.seeded,
     "short-nonces": nonces.short,
     "topdown": topdown.errors,
     "topdown-attack": topdown.attack,
