@@ -55,7 +55,6 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "proved-opendp": proofs.opendp,
     "proved-sampled": proofs.sampled,
     "predictable": audits.predictable,
-    "seed-audits": nonces.audits,
     "seed-gradients": defences.seed_gradients,
     "short-nonces": nonces.short,
     "topdown": topdown.errors,
