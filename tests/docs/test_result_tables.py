@@ -33,7 +33,6 @@ UNCHECKED = {  # tables with digits that no results file gives, by the first cel
     "family": "what a family of tests looks at",
     "test": "what the tests of noisy measurement files look at",
     "sampler": "three samplers of a few lines, as the table has them",
-    "audited": "audits that anyone can repeat by the commands above",
     "command": "seconds, from make bench",
     "at 39 million coordinates, two cores of an Intel Xeon": "seconds, from make bench",
 }

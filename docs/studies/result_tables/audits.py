@@ -94,22 +94,6 @@ def predictable() -> Iterator[str]:
         yield line([row["generator"], row["test"], needed, drawn, seconds, held_out])
 
 
-def real_samplers() -> Iterator[str]:
-    """What ran: language, version, sampler, how it draws, the verdict with its cause, seconds."""
-    for row in rows("real-samplers"):
-        if row["verdict"] in ("finding", "no-finding"):
-            told = row["cause"] or (row["effect"] or "").partition(":")[0]
-            yield line(
-                [
-                    f"{row['language']} {row['version']}",
-                    f"`{row['method'].removeprefix('org.apache.commons.math3.random.')}`",
-                    f"{row['generator']}; {row['transform']}",
-                    f"**{told}**" if row["verdict"] == "finding" else "no finding",
-                    f"{row['seconds']:.0f}",
-                ]
-            )
-
-
 def other_batteries() -> Iterator[str]:
     """Per sampler and battery: whether it found something, and its CPU seconds; and in all."""
     names = ("audit", "Rabbit", "PractRand")

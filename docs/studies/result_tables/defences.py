@@ -131,30 +131,6 @@ def mitigations() -> Iterator[str]:
         )
 
 
-def seeded() -> Iterator[str]:
-    """What the reader of noise that carries its own seed wins behind each mitigation."""
-    by: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
-    for row in rows("mitigations"):
-        if row["attack"] == "seed-reader":
-            by.setdefault(row["mitigation"], {})[row["host"], row["source"]] = row
-    for mitigation, found in by.items():
-        arms = [("32 bins", "seed-in-noise")] + [
-            (host, source)
-            for host in ("3,143 bins", "gradient")
-            for source in ("seed-in-noise", "seed in signs")
-        ]
-        cells = [found.get(arm) for arm in arms]
-        epsilon = [
-            measured(r["epsilon_holder"], "epsilon") for r in (*cells[:1], *cells[2::2]) if r
-        ]
-        yield line([mitigation, *map(_read, cells), "; ".join(epsilon)])
-
-
-def _read(row: Mapping[str, Any] | None) -> str:
-    won = interval(row["success"]) if row else ""
-    return f"**{won}**" if row and row["beats_honest"] else won
-
-
 def _won(attacks: Sequence[Mapping[str, Any]]) -> str:
     """Of the attacks that name one of two."""
     best = max(
