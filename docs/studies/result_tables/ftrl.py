@@ -35,26 +35,3 @@ def audit() -> Iterator[str]:
             for flaw in FLAWS
         ]
         yield line([f"`{name.partition(':')[0]}`", *cells])
-
-
-def attack() -> Iterator[str]:
-    """One row per factorisation, noise and mitigation."""
-    for row in rows("dp-ftrl-attack"):
-        behind = "" if row["mitigation"] == "–" else f", {row['mitigation']}"
-        yield line(
-            [
-                f"`{row['factorisation']}`",
-                f"{row['source']}{behind}",
-                *(interval(row[key]) for key in ("step", "row", "run", "keyless")),
-                f"{row['looks']:.0f}",
-            ]
-        )
-
-
-def read() -> Iterator[str]:
-    """Updates read of noise that carries its own seed, nothing else known."""
-    for row in rows("dp-ftrl-attack"):
-        if "alone" in row:
-            yield line(
-                [f"`{row['factorisation']}`", *(interval(row[k]) for k in ("alone", "sequence"))]
-            )
