@@ -170,7 +170,7 @@ def topdown() -> Iterator[str]:
 
 INTERVALS = {  # pages on which every share outside tables is one of these results
     "topdown": ("topdown-attack",),
-    "dp-ftrl": ("dp-ftrl-attack",),
+    "dp-ftrl": ("dp-ftrl", "dp-ftrl-attack"),
     "attribution": ("attribution",),
     "seed-in-training": ("seed-in-gradients",),
     "seed-in-reports": ("local-coins",),

@@ -32,7 +32,6 @@ MARKED = re.compile(r"(<!-- ([\w-]+) -->\n\|.*\n\|[-|: ]+\n)((?:\|.*\n)*)(\n?<!-
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "bpia": papers.bpia,
     "census-files": deployments.census_files,
-    "dp-ftrl": ftrl.training,
     "dp-ftrl-audit": ftrl.audit,
     "gpm": papers.gpm,
     "history": histories.bad,

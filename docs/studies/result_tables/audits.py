@@ -1,4 +1,4 @@
-"""What the audits find: the zoo, libraries, a step of DP-SGD."""
+"""What the audits find: the zoo, libraries, samplers of other languages."""
 
 from __future__ import annotations
 
