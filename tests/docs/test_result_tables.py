@@ -24,16 +24,11 @@ MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")
 UNCHECKED = {  # tables with digits that no results file gives, by the first cell of their head
     "navigation source": "the specification's laws, which tests/dpaudit_deployments/"
     "attribution/test_laws.py computes",
-    "factorisation": "run by tests/dpaudit/queries/ftrl/test_matrices.py",
     "source": "what is published where",
     "`dpaudit deployment apple --config …`": "run by the page itself, "
     "and by tests/dpaudit_local/apple/",
     "you have": "where to start",
-    "report": "sizes of reports and nonces, from the construction",
-    "family": "what a family of tests looks at",
-    "test": "what the tests of noisy measurement files look at",
     "sampler": "three samplers of a few lines, as the table has them",
-    "command": "seconds, from make bench",
     "at 39 million coordinates, two cores of an Intel Xeon": "seconds, from make bench",
 }
 
@@ -109,10 +104,11 @@ def test_the_tables_of_mitigations() -> None:
 def sentences() -> Iterator[tuple[str, str]]:
     """Numbers in sentences, with the words around them, by page of `docs/studies/` or README."""
     for page, found in (
-        ("blackbox", [*zoo(), *unseen(), *calibrated()]),
+        ("blackbox", [*zoo(), *unseen(), *calibrated(), batteries()]),
         ("predictable", real()),
         ("floating_point", floating_point()),
         ("keyless", keyless()),
+        ("topdown", topdown()),
     ):
         yield from ((page, words) for words in found)
     yield "README", zoo_whole()
@@ -146,6 +142,61 @@ def zoo() -> Iterator[str]:
     missed = [row["specimen"] for row in rows("zoo") if not row["found"]]
     yield f"The {len(missed)} misses"
     yield from (f"`{name}`" for name in missed)
+
+
+def batteries() -> str:
+    flawed = [row["by"] for row in rows("other-batteries") if row["flawed"]]
+    assert not any(
+        s["found"]
+        for row in rows("other-batteries")
+        if not row["flawed"]
+        for s in row["by"].values()
+    )
+    told = (
+        f"{name} {sum(row[name]['found'] for row in flawed)} of {len(flawed)}"
+        for name in ("audit", "Rabbit", "PractRand")
+    )
+    return ", ".join(told).replace("audit", "The audit found", 1)
+
+
+def topdown() -> Iterator[str]:
+    """Errors of states' age groups at the published ε."""
+    setting = {"epsilon": 17.14, "level": "state", "query": "age-group"}
+    (row,) = (row for row in rows("topdown") if setting.items() <= row.items())
+    for way in ("measured", "summed", "tables"):
+        yield "{value:.3g} [{low:.3g}, {high:.3g}]".format(**row[way])
+
+
+INTERVALS = {  # pages on which every share outside tables is one of these results
+    "topdown": ("topdown-attack",),
+    "dp-ftrl": ("dp-ftrl", "dp-ftrl-attack"),
+    "attribution": ("attribution",),
+    "seed-in-training": ("seed-in-gradients",),
+    "seed-in-reports": ("local-coins",),
+    "floating_point": ("dpsgd-bits",),
+}
+
+
+def shares(value: Any) -> Iterator[dict[str, float]]:
+    if isinstance(value, dict) and {"value", "low", "high"} <= value.keys():
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from shares(inner)
+
+
+@pytest.mark.parametrize("page", INTERVALS)
+def test_shares_in_sentences_are_measured(page: str) -> None:
+    measured = {
+        interval(s, digits=n)
+        for name in INTERVALS[page]
+        for s in shares(rows(name))
+        for n in (0, 1)
+    }
+    elsewhere = {"98.2 % [98.0, 98.4]", "2.0 % [0.5, 5.0]", "97.1 % [93.9, 98.9]"}
+    shown = set(re.findall(r"[\d.]+ % \[[^]]*\]", MARKED.sub("", text_of(page))))
+    assert shown
+    assert shown - measured - elsewhere == set()
 
 
 def calibrated() -> Iterator[str]:
@@ -226,6 +277,10 @@ SEEDS = {
     "blackbox": ("zoo", "zoo-unseen-before", "zoo-unseen", "calibrate", "frontier"),
     "keyless": ("keyless", "keyless-far", "keyless-precision"),
     "floating_point": ("libraries", "controls", "floating-point", "dpsgd-bits"),
+    "topdown": ("topdown", "topdown-attack"),
+    "attribution": ("attribution",),
+    "seed-in-reports": ("local-coins",),
+    "seed-in-training": ("seed-in-gradients", "next-batch", "opacus-replay"),
     "pancake": ("dpsgd-training",),
     "pool_inference": ("bpia-table2", "bpia-table3"),
     "mitigations": ("mitigations", "bpia-mitigations"),

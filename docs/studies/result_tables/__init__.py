@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from result_tables import (
-    attribution,
     audits,
     defences,
     deployments,
@@ -23,7 +22,6 @@ from result_tables import (
     nonces,
     papers,
     proofs,
-    topdown,
 )
 from result_tables.reading import ROOT
 
@@ -32,36 +30,22 @@ __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
 PAGES: tuple[Path, ...] = (ROOT / "README.md", *sorted((ROOT / "docs" / "studies").glob("*.md")))
 MARKED = re.compile(r"(<!-- ([\w-]+) -->\n\|.*\n\|[-|: ]+\n)((?:\|.*\n)*)(\n?<!-- end -->)")
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
-    "attribution": attribution.files,
     "bpia": papers.bpia,
     "census-files": deployments.census_files,
-    "dp-ftrl": ftrl.training,
-    "dp-ftrl-attack": ftrl.attack,
     "dp-ftrl-audit": ftrl.audit,
-    "dp-ftrl-read": ftrl.read,
-    "dpsgd": audits.dpsgd,
     "gpm": papers.gpm,
-    "gpm-fig6-misses": papers.fig6_misses,
-    "gpm-table3": papers.table3,
     "history": histories.bad,
-    "history-cost": histories.cost,
     "keyless-frontier": keyless.frontier,
     "libraries": audits.libraries,
-    "local-coins": defences.local_coins,
     "next-batch": defences.next_batch,
-    "other-batteries": audits.other_batteries,
     "opacus-replay": defences.opacus_replay,
     "pools": papers.pools,
     "proved-opendp": proofs.opendp,
     "proved-sampled": proofs.sampled,
     "predictable": audits.predictable,
-    "seed-gradients": defences.seed_gradients,
     "short-nonces": nonces.short,
-    "topdown": topdown.errors,
-    "topdown-attack": topdown.attack,
     "training": defences.training,
     "zoo": audits.zoo,
-    "zoo-unseen": audits.zoo_unseen,
 }
 
 

@@ -1,11 +1,11 @@
-"""What the audits find: the zoo, libraries, a step of DP-SGD."""
+"""What the audits find: the zoo, libraries, samplers of other languages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from result_tables.reading import interval, line, rows, share
+from result_tables.reading import line, rows, share
 
 FAMILIES = {
     "law": "the law of single values (σ off by 0.3 %, t with 200 degrees of freedom, "
@@ -48,43 +48,6 @@ def zoo_whole() -> str:
     return f"Of {total} flawed samplers, {ours} are found at 10⁷ values and α = 0.01 ({shown}"
 
 
-UNSEEN = {
-    "linear": "linear over GF(2): Mersenne Twister, xorshift, Tausworthe, WELL, GFSR",
-    "congruential": "congruential, lagged, with borrow, inversive, combined",
-    "seed": "small seeds, and seeds taken from what is seen",
-    "resolution": "short uniforms, single precision in the tails",
-    "low bits": "counters, bias and copies in the last bits",
-    "rows": "rows: lengths, parities of signs, directions among 1,024",
-    "order": "order: periods to 100,003, lags to 2,000, signs, ranks, long calls",
-    "running": "replays over long gaps, starts of processes, special shapes",
-}
-
-
-def zoo_unseen() -> Iterator[str]:
-    """Found of each kind and mark before tests were written for them, and after, by half."""
-    for kind, title in UNSEEN.items():
-        yield line([title, *_by_mark({kind})])
-    yield line(["**all**", *_by_mark(UNSEEN)])
-
-
-def _by_mark(kinds: Iterable[str]) -> Iterator[str]:
-    def share(name: str, mark: str, half: str | None = None) -> str:
-        found = [
-            row["found"]
-            for row in rows(name)
-            if row["family"] in set(kinds)
-            and row["expected"] == mark
-            and half in (None, row["half"])
-        ]
-        return f"{sum(found)} of {len(found)}" if found else ""
-
-    yield share("zoo-unseen-before", "found")
-    yield share("zoo-unseen", "found", "training")
-    yield share("zoo-unseen", "found", "test")
-    yield share("zoo-unseen", "borderline")
-    yield share("zoo-unseen", "missed")
-
-
 def predictable() -> Iterator[str]:
     """Per generator and test: values needed, predicted at, CPU seconds, held out."""
     for row in rows("predictable"):
@@ -92,20 +55,6 @@ def predictable() -> Iterator[str]:
         held_out = row["predicted"] or "nothing"
         seconds = f"{row['seconds']:.2f}"
         yield line([row["generator"], row["test"], needed, drawn, seconds, held_out])
-
-
-def other_batteries() -> Iterator[str]:
-    """Per sampler and battery: whether it found something, and its CPU seconds; and in all."""
-    names = ("audit", "Rabbit", "PractRand")
-    for row in rows("other-batteries"):
-        seen = [row["by"][name] for name in names]
-        told = [f"{'**found**' if s['found'] else 'nothing'}, {s['cpu_seconds']} s" for s in seen]
-        yield line([row["sampler"], f"{row['generator']}; {row['transform']}", *told])
-    for flawed, title in ((True, "**flawed**"), (False, "**right**")):
-        own = [row["by"] for row in rows("other-batteries") if row["flawed"] is flawed]
-        if own:
-            counts = (sum(by[name]["found"] for by in own) for name in names)
-            yield line([title, "", *(f"{count} of {len(own)}" for count in counts)])
 
 
 def libraries() -> Iterator[str]:
@@ -129,19 +78,5 @@ def libraries() -> Iterator[str]:
                 row["claimed"],
                 f"{row['epsilon']:.2f}",
                 f"**{row['verdict']}**" if bad else row["verdict"],
-            ]
-        )
-
-
-def dpsgd() -> Iterator[str]:
-    for row in rows("dpsgd-bits"):
-        yield line(
-            [
-                row["attack"],
-                "yes" if row["secure_mode"] else "no",
-                f"{row['noise_multiplier']:g}",
-                f"{row['model']}, {row['neighbour']}",
-                f"{row['sees']}, order {row['order']}",
-                interval(row["success"]),
             ]
         )

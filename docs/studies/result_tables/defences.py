@@ -34,45 +34,6 @@ def training() -> Iterator[str]:
         )
 
 
-def local_coins() -> Iterator[str]:
-    """Devices whose coins carry their own seed, and the same with the owner's second coins."""
-    for row in rows("local-coins"):
-        if row["coins"] != "honest":
-            told = row.get("named_told")
-            shares = (row[key] for key in ("read", "read_honest", "named", "named_honest"))
-            yield line(
-                [
-                    row["device"],
-                    row["coins"],
-                    row["series"],
-                    row["nonce_bits"],
-                    measured(row["epsilon_claimed"], "epsilon"),
-                    measured(row["epsilon_vendor"], "epsilon"),
-                    *(interval(share) for share in shares),
-                    interval(told) if told else "–",
-                    f"{row['noiseless']:.2f}",
-                    f"{row['error']:.2f}",
-                ]
-            )
-
-
-def seed_gradients() -> Iterator[str]:
-    """Gradients read out of one release, without candidates."""
-    for row in rows("seed-in-gradients"):
-        shares = (f"{100 * row[key]:.2f} %" for key in ("flips", "carriers"))
-        yield line(
-            [
-                f"{row['epsilon']:g}",
-                f"{row['trials']:,}",
-                interval(row["success"]),
-                row["wrong"],
-                *shares,
-                f"{row['size']:.3f}",
-                f"{row['off']:.0e}",
-            ]
-        )
-
-
 def next_batch() -> Iterator[str]:
     """Next batches of DP-SGD runs, and ε towards who knows coins."""
     for row in rows("next-batch"):

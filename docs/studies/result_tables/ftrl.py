@@ -1,28 +1,12 @@
-"""DP-FTRL: accuracy by factorisation, the audit of whitened noise, and what a key holder reads."""
+"""DP-FTRL: the audit of whitened noise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from result_tables.reading import interval, line, rows
+from result_tables.reading import line, rows
 
 FLAWS = ("none", "identity", "other band", "two steps", "two restarts", "missing node", "float32")
-
-
-def training() -> Iterator[str]:
-    """One row per factorisation."""
-    for row in rows("dp-ftrl"):
-        yield line(
-            [
-                row["factorisation"],
-                interval(row["accuracy"]),
-                row["by_run"],
-                f"{row['spent']:.2f}",
-                f"{row['sensitivity']:.3f}",
-                f"{row['multiplier']:.2f}",
-                f"{row['root_error']:.1f}",
-            ]
-        )
 
 
 def audit() -> Iterator[str]:
@@ -35,26 +19,3 @@ def audit() -> Iterator[str]:
             for flaw in FLAWS
         ]
         yield line([f"`{name.partition(':')[0]}`", *cells])
-
-
-def attack() -> Iterator[str]:
-    """One row per factorisation, noise and mitigation."""
-    for row in rows("dp-ftrl-attack"):
-        behind = "" if row["mitigation"] == "–" else f", {row['mitigation']}"
-        yield line(
-            [
-                f"`{row['factorisation']}`",
-                f"{row['source']}{behind}",
-                *(interval(row[key]) for key in ("step", "row", "run", "keyless")),
-                f"{row['looks']:.0f}",
-            ]
-        )
-
-
-def read() -> Iterator[str]:
-    """Updates read of noise that carries its own seed, nothing else known."""
-    for row in rows("dp-ftrl-attack"):
-        if "alone" in row:
-            yield line(
-                [f"`{row['factorisation']}`", *(interval(row[k]) for k in ("alone", "sequence"))]
-            )

@@ -7,7 +7,7 @@ from typing import Any
 
 from result_tables.reading import RESULTS, line, results
 
-__all__ = ["bad", "cost"]
+__all__ = ["bad"]
 
 
 def _libraries() -> list[str]:
@@ -42,28 +42,3 @@ def bad() -> Iterator[str]:
                     f"{p:.2g}" if (p := max(row["p"] for row in found)) else "< 1e-300",
                 ]
             )
-
-
-def cost() -> Iterator[str]:
-    """What was audited, and how long it took."""
-    for library in _libraries():
-        rows, cells = _rows(library), results(f"history/{library}")["cells"]
-        releases = list(dict.fromkeys(row["version"] for row in rows))
-        done = [row for row in rows if row["verdict"] in ("finding", "no-finding")]
-        audited = list(dict.fromkeys(row["version"] for row in done))
-        lacking = [version for version in releases if version not in audited]
-        span = f"{audited[0]} to {audited[-1]}" if audited else "–"
-        minutes = sum(cell["seconds"] for cell in cells) / 60
-        grid = cells[0]["settings"]["grid"]
-        yield line(
-            [
-                grid["library"],
-                f"{len(audited)}: {span}",
-                ", ".join(lacking) or "–",
-                f"{grid['samples']:,}",
-                grid["pairs"],
-                len(done),
-                sum(row["verdict"] == "finding" for row in rows),
-                f"{minutes:.1f}",
-            ]
-        )

@@ -48,26 +48,6 @@ def bpia() -> Iterator[str]:
         )
 
 
-def fig6_misses() -> Iterator[str]:
-    for row in rows("gpm-fig6"):
-        if not row["agrees"]:
-            root = row["gamma_as"].replace("sqrt", "√")
-            at = (row["phase"], f"{row['beta']:.3g}", root, f"{row['epsilon']:g}")
-            yield line([*at, interval(row["success"]), f"{100 * row['published']:.0f} %"])
-
-
-def table3() -> Iterator[str]:
-    for row in rows("gpm-table3"):
-        ours = [row["l2_median"], row["l2_diff_median"]]
-        published = [row["published_l2_median"], row["published_l2_diff_median"]]
-        cells = [
-            f"{'not trained' if a is None else f'{a:.3g}'} ({b:.3g})"
-            for a, b in zip(ours, published, strict=True)
-        ]
-        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2g}"
-        yield line([row["model"], row["weights"], *cells, ratio])
-
-
 def gpm() -> Iterator[str]:
     """One row per experiment; minutes are wall time, as it was when the page was written."""
     for name, what, minutes, result in (
