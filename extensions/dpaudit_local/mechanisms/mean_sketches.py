@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from dpaudit.numeric.random_words import jit
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, WORDS, epsilon_of_words, lying_words
 from dpaudit_local.mechanisms.hashing import HashFamily, RandomHashes
-from dpaudit_local.mechanisms.reports import EqualByLaw, check_merge, check_objects, privacy_number
+from dpaudit_local.mechanisms.reports import EqualByLaw, check_objects, privacy_number
 
 __all__ = ["MeanServer", "MeanSketch", "read_only", "smallest_type"]
 
@@ -174,16 +174,6 @@ class MeanServer(abc.ABC, Generic[Sketch]):
         wanted = smallest_type(int(self._visits.max()), signed=self._signed)
         if wanted.itemsize > self._sums.itemsize:
             self._sums = self._sums.astype(wanted)
-
-    def merge(self, other: Self) -> None:
-        """Take in all that another server of an equal mechanism has; the other stays as it is.
-
-        Raises:
-            UsageError: its mechanism differs, or it is this server.
-        """
-        check_merge(self, other)
-        self._take_in(other._visits)
-        self._sums += other._sums.astype(self._sums.dtype, copy=False)
 
     @property
     def _c(self) -> float:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpaudit.protocols import Stream
 from dpaudit_local.mechanisms.coins import WORDS, epsilon_of_words, lying_words
-from dpaudit_local.mechanisms.reports import CategoryReports, EqualByLaw, check_merge, check_objects
+from dpaudit_local.mechanisms.reports import CategoryReports, EqualByLaw, check_objects
 
 __all__ = ["Identity", "RandomizedResponse", "RandomizedResponseServer"]
 
@@ -129,15 +129,6 @@ class RandomizedResponseServer:
             reports.category, self.mechanism.categories, name="reports.category"
         )
         self._answers += np.bincount(answers, minlength=self.mechanism.categories)
-
-    def merge(self, other: RandomizedResponseServer) -> None:
-        """Take in what another server counted.
-
-        Raises:
-            UsageError: its devices have another law, or it is this server.
-        """
-        check_merge(self, other)
-        self._answers += other._answers
 
     def estimate(self, objects: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.float64]:
         """The unbiased count of each of ``objects``, or of every category; not clipped.

@@ -1,7 +1,7 @@
 """What devices take and submit.
 
 Reports of one mechanism are arrays of equal length, one row per report. The checks of objects,
-whole numbers, ε and servers to merge are those of all mechanisms.
+whole numbers and ε are those of all mechanisms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ __all__ = [
     "Reports",
     "SketchReports",
     "check_indices",
-    "check_merge",
     "check_objects",
     "privacy_number",
     "whole_number",
@@ -176,16 +175,3 @@ def privacy_number(name: str, value: Any, largest: float) -> float:
             "for no privacy at all take identity"
         )
     return float(value)
-
-
-def check_merge(server: Any, other: Any) -> None:
-    """Refuse (``UsageError``) to merge a server with itself or with one of another mechanism."""
-    if (
-        other is server
-        or not isinstance(other, type(server))
-        or other.mechanism != server.mechanism
-    ):
-        raise UsageError(
-            "other: needs another server of an equal mechanism (ε, sizes, hash family); "
-            "estimate each by itself"
-        )

@@ -147,8 +147,6 @@ def test_servers_estimate_some_categories():
     server.add(mechanism.privatize(np.arange(3000) % 3, stream=KeyedStream.from_seed("servers")))
     for found in (server.estimate, server.standard_error):
         np.testing.assert_array_equal(found(np.array([2, 0])), found()[[2, 0]])
-    with pytest.raises(UsageError, match="server"):
-        server.merge(3)
 
 
 def test_numpys_numbers_are_numbers():
