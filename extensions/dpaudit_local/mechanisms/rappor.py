@@ -17,7 +17,6 @@ from dpaudit_local.mechanisms.coins import WORDS, biased_bits
 from dpaudit_local.mechanisms.hashing import HashFamily, RandomHashes
 from dpaudit_local.mechanisms.reports import (
     BloomReports,
-    EqualByLaw,
     check_objects,
     whole_number,
 )
@@ -31,7 +30,7 @@ _BLOCK = 1 << 22  # pairs of objects compared at a time
 
 
 @dataclass(eq=False, repr=False)
-class Rappor(EqualByLaw):
+class Rappor:
     """Randomized Aggregatable Privacy-Preserving Ordinal Response (RAPPOR).
 
     Erlingsson, Pihur and Korolova 2014 (arXiv 1407.6981). A device belongs to one of ``cohorts``,
@@ -217,10 +216,6 @@ class Rappor(EqualByLaw):
                 f"(n, {self.bits // 8}), uint8"
             )
         return self.check_cohorts(reports.cohort, len(bits)), bits
-
-    def _law(self) -> tuple[object, ...]:
-        coins = self._flip, self._low, self._high
-        return *coins, self.bits, self.per_object, self.cohorts, self.universe, self._hashes
 
     def draw_cohorts(self, n: int, *, stream: Stream) -> npt.NDArray[np.uint32]:
         """Cohorts for ``n`` devices, uniform."""

@@ -6,7 +6,6 @@ whole numbers and ε are those of all mechanisms.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import numbers
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ __all__ = [
     "BitReports",
     "BloomReports",
     "CategoryReports",
-    "EqualByLaw",
     "HadamardReports",
     "Reports",
     "SketchReports",
@@ -30,24 +28,6 @@ __all__ = [
     "privacy_number",
     "whole_number",
 ]
-
-
-class EqualByLaw(abc.ABC):
-    """Mechanisms, and families of hash functions, are equal if their laws are.
-
-    One class must be the other's, or the same.
-    """
-
-    @abc.abstractmethod
-    def _law(self) -> tuple[object, ...]:
-        """All that the law depends on."""
-
-    def __eq__(self, other: object) -> bool:
-        related = isinstance(other, type(self)) or isinstance(self, type(other))
-        return related and isinstance(other, EqualByLaw) and self._law() == other._law()
-
-    def __hash__(self) -> int:
-        return hash(self._law())
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,10 @@ def test_cohorts_are_drawn_uniformly_and_a_seed_makes_another_mechanism():
     reports = Rappor().privatize(np.arange(2000), stream=KeyedStream.from_seed("same"))
     assert reports.bits.shape == (2000, 16)
     assert scipy.stats.chisquare(np.bincount(reports.cohort, minlength=64)).pvalue > 1e-3
-    assert Rappor(seed=1) == Rappor(seed=1) != Rappor(seed=2)
+    one, again, other = (
+        Rappor(seed=seed).positions(np.arange(50), 0).tolist() for seed in (1, 1, 2)
+    )
+    assert one == again != other
 
 
 def hashes(count, size):
