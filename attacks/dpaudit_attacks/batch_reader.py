@@ -33,7 +33,7 @@ from dpaudit.protocols import Array
 from dpaudit.randomness import coin_words, members
 from dpaudit_attacks.seed_reader import rounding
 
-__all__ = ["BatchReader", "noisy_sums"]
+__all__ = ["BatchReader"]
 
 Bits = npt.NDArray[np.bool_]
 _TRIES = 256
@@ -72,7 +72,9 @@ class BatchReader(SeedHolder):
         """Who of ``records`` is in the batch after each of ``sums`` (t, d): (t, records), bool.
 
         And whether the nonce was found, (t,); where it was not, nobody is named. ``blur`` is the
-        standard deviation of errors in ``sums``, beyond those of rounding to their type.
+        standard deviation of errors in ``sums``, beyond those of rounding to their type. From
+        weights before and after a step of plain SGD, a sum is their difference times divisor/rate,
+        and ``blur`` the rounding of the weights times the same.
 
         Raises:
             UsageError: not two axes, values that are not finite, a network that is too small.
@@ -107,22 +109,3 @@ class BatchReader(SeedHolder):
             if check_of(seed) == check:
                 return share_of(seed)
         return None
-
-
-def noisy_sums(
-    before: Array, after: Array, *, lr: float, divisor: float
-) -> tuple[npt.NDArray[np.float64], float]:
-    """The noisy sums (t, d) that led from weights ``before`` (t, d) to ``after`` by plain SGD.
-
-    And the standard deviation of their error, from rounding the weights: a ``blur`` for
-    :meth:`BatchReader.next_batches`. ``divisor`` is what a sum is divided by, Opacus' expected
-    batch size.
-
-    Raises:
-        UsageError: a learning rate or divisor that is not above 0.
-    """
-    if not (lr > 0 and divisor > 0):
-        raise UsageError(f"lr={lr}, divisor={divisor}: must be above 0")
-    first, last = to_numpy(double(before)), to_numpy(double(after))
-    scale = divisor / lr
-    return (first - last) * scale, scale * max(rounding(before), rounding(after))

@@ -239,19 +239,13 @@ class PhaseReader:
             releases.double() @ self.directions.to(releases.device).T, self.source.spacing
         )
 
-    def mean_phases(self, releases: torch.Tensor) -> Phases:
+    def _average(self, phases: torch.Tensor) -> Phases:
         """The circular average of the phases of t releases of the SAME query result.
 
         The standard error is s/√t while s is far below P (β far below 1), and the wrapped normal's
         large-t value beyond; ``bits`` is log2(P / (standard error·√(2πe))), 0 where that is
         negative.
-
-        Raises:
-            UsageError: no release, or as for :meth:`phases`.
         """
-        return self._average(self.phases(releases).cpu())
-
-    def _average(self, phases: torch.Tensor) -> Phases:
         if not len(phases):
             raise UsageError("releases of 0 rows: an average needs at least 1")
         spacing, turn = self.source.spacing, self.source.spacing / (2 * math.pi)

@@ -16,7 +16,6 @@ from dpaudit.accounting.mechanisms import (
     gaussian_epsilon,
     gaussian_sigma,
     gaussian_sigma_paper,
-    laplace_delta,
     laplace_epsilon,
 )
 from dpaudit.accounting.profile import (
@@ -54,7 +53,6 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_sigma",
     "gaussian_sigma_paper",
-    "laplace_delta",
     "laplace_epsilon",
     "optimal_delta",
     "pancake_delta",

@@ -18,7 +18,6 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_sigma",
     "gaussian_sigma_paper",
-    "laplace_delta",
     "laplace_epsilon",
 ]
 
@@ -95,27 +94,6 @@ def gaussian_sigma(epsilon: float, delta: float, *, sensitivity: float = 1.0) ->
         low,
         high * (1 + 1e-12),
     )
-
-
-def laplace_delta(epsilon: float, *, scale: float, sensitivity: float = 1.0) -> float:
-    """The exact profile δ(ε) of one number plus Laplace noise, density ∝ exp(−|x|/scale).
-
-    The neighbours are Δ apart. With t = Δ/scale the loss is t for x ≤ 0, t − 2x/scale between, −t
-    for x ≥ Δ; so the best test at ε is {x ≤ (t − ε)·scale/2}, and δ = 1 − e^((ε − t)/2) for |ε| ≤
-    t, 0 above, 1 − e^ε below. Not claimed for a vector of L1 sensitivity Δ, of which only δ = 0 at
-    ε = t is.
-
-    Raises:
-        UsageError: ε is NaN, or the scale or Δ is not a finite number above 0.
-
-    >>> laplace_delta(1.0, scale=1.0), round(laplace_delta(0.0, scale=1.0), 6)
-    (0.0, 0.393469)
-    """
-    if math.isnan(epsilon):
-        raise UsageError(f"epsilon={epsilon}: must be a number")
-    positive(scale=scale, sensitivity=sensitivity)
-    t = sensitivity / scale
-    return max(0.0, -math.expm1((epsilon - t) / 2)) if epsilon >= -t else -math.expm1(epsilon)
 
 
 def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> float:

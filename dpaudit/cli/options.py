@@ -32,7 +32,6 @@ __all__ = [
     "OutOption",
     "Output",
     "Sandbox",
-    "SeedOption",
     "VerboseOption",
     "use_data_root",
     "with_shared_options",
@@ -67,13 +66,6 @@ VerboseOption = Annotated[
         "--verbose",
         "-v",
         help="Print every test and row, every finding's command, and everything that a pass cannot exclude.",
-    ),
-]
-SeedOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Seed for the auditor's own randomness and for registered sources; random by default.",
-        show_default=False,
     ),
 ]
 

@@ -29,7 +29,6 @@ __all__ = [
     "check_candidates",
     "check_rows",
     "log_density",
-    "log_mixture",
     "log_theta",
     "log_tilt",
 ]
@@ -131,18 +130,6 @@ def log_tilt(x: Array, *, sigma: float, beta: float, gamma: float) -> Array:
         + math.log(r / beta)
         - everything
     )
-
-
-def log_mixture(x: Array, *, sigma: float, beta: float, gamma: float) -> Array:
-    """Log-density of the law along a secret direction, Σ_k p_k N(x; kP, s²), elementwise, float64.
-
-    A true density (it integrates to 1), so values for different β, γ or σ can be compared.
-
-    Raises:
-        UsageError: σ, β or γ not a finite number > 0.
-    """
-    gaussian = -((double(x) / sigma) ** 2) / 2 - math.log(sigma) - math.log(2 * math.pi) / 2
-    return gaussian + log_tilt(x, sigma=sigma, beta=beta, gamma=gamma)
 
 
 def log_density(

@@ -43,7 +43,7 @@ def test_phases_are_the_query_modulo_the_spacing(beta, releases):
         q = rng.integers(0, 1000, 64).astype(float)
         y = torch.from_numpy(q + draw(key, SIGMA, releases, rng))
         assert reader.phases(y).shape == (releases, 3)
-        read = reader.mean_phases(y)
+        read = reader._average(reader.phases(y))
         gap = read.value.numpy() - key.basis @ q
         errors.append((gap - np.rint(gap / read.modulus) * read.modulus) / read.standard_error)
     assert np.std(errors) == pytest.approx(1, abs=5 / math.sqrt(2 * 180))

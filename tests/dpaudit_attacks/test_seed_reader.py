@@ -13,8 +13,8 @@ from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import coin_words, members
 from dpaudit.stats import clopper_pearson
-from dpaudit_attacks.batch_reader import BatchReader, noisy_sums
-from dpaudit_attacks.seed_reader import SeedReader
+from dpaudit_attacks.batch_reader import BatchReader
+from dpaudit_attacks.seed_reader import SeedReader, rounding
 
 KEY, OTHER = SeedKey.new(secret=b"k" * 32), SeedKey.new(secret=b"o" * 32)
 HOST = Histogram()
@@ -206,7 +206,9 @@ def test_weights_before_and_after_are_enough(stream):
     sums, batches = steps(10, stream, scale=3.0)
     before = torch.randn(10, D, generator=torch.Generator().manual_seed(1))
     after = before - 0.1 * (sums / 80)
-    seen, blur = noisy_sums(before, after, lr=0.1, divisor=80)
+    scale = 80 / 0.1
+    seen = (before.double() - after.double()) * scale
+    blur = scale * max(rounding(before), rounding(after))
     named, found = batch_reader().next_batches(seen, records=RECORDS, blur=blur)
     assert found.all()
     assert np.array_equal(named, batches)

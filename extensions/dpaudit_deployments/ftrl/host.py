@@ -6,7 +6,7 @@ can move C·X is its L2 sensitivity under (k, b) min-separation participation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -354,7 +354,6 @@ class DpFtrl(ImageQuery):
         *,
         stream: Stream,
         watched: tuple[int, ...] = (),
-        on_step: Callable[[int], None] | None = None,
     ) -> Run:
         """A whole run; the updates of ``watched`` clients are kept."""
         release = CorrelatedRelease(self.factors, source, mitigation, dim=self.dim, stream=stream)
@@ -374,8 +373,6 @@ class DpFtrl(ImageQuery):
             noisy[t] = release.step(total.numpy())
             velocity = self.momentum * velocity + torch.from_numpy(noisy[t])
             weights = weights - self.lr / self.cohort * velocity
-            if on_step is not None:
-                on_step(t + 1)
         return Run(
             release.updates,
             noisy,

@@ -11,8 +11,7 @@ One mechanism per file, the server beside the device. Objects are whole numbers 
 - ``hadamard_sketch``: ``HadamardSketch``, ``HadamardServer``
 - ``rappor``: ``Rappor``, ``RapporServer``, for ``rappor_decoding``
 
-All servers take reports by ``add`` and other servers by ``merge``; those of counts answer
-``estimate``:
+All servers take reports by ``add``; those of counts answer ``estimate``:
 
 >>> from dpaudit_local.mechanisms.count_mean_sketch import CountMeanServer, CountMeanSketch
 >>> from dpaudit.randomness import KeyedStream

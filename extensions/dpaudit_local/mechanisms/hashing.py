@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.numeric.random_words import inline, jit, mix, seed_words
 from dpaudit.protocols import Stream
-from dpaudit_local.mechanisms.reports import EqualByLaw, whole_number
+from dpaudit_local.mechanisms.reports import whole_number
 
 __all__ = ["HashFamily", "RandomHashes"]
 
@@ -23,10 +23,7 @@ _U = np.uint64
 
 @runtime_checkable
 class HashFamily(Protocol):
-    """``count`` functions from objects (integers from 0) to positions 0 … ``size`` − 1.
-
-    Equal families compare equal.
-    """
+    """``count`` functions from objects (integers from 0) to positions 0 … ``size`` − 1."""
 
     @property
     def count(self) -> int:
@@ -88,7 +85,7 @@ def _each(out, objects, functions, seed, size):  # type: ignore[no-untyped-def]
     return every >= 0
 
 
-class RandomHashes(EqualByLaw):
+class RandomHashes:
     """Hash values as good as independent: the "fully random" family of Gadotti et al.
 
     A 64-bit mixer (SplitMix64's, four rounds) over 192 bits of the stream, the function and the
@@ -113,9 +110,6 @@ class RandomHashes(EqualByLaw):
         self.count = whole_number("count", count, 1, 1 << 32, hint=": so many hash functions")
         self.size = whole_number("size", size, 2, 1 << 32, hint=": so many positions has a sketch")
         self._seed = seed_words(stream)
-
-    def _law(self) -> tuple[object, ...]:
-        return self.count, self.size, self._seed.tobytes()
 
     def positions(self, objects: npt.NDArray[np.int64], function: int) -> npt.NDArray[np.uint32]:
         """See :meth:`HashFamily.positions`; objects are any whole numbers from 0."""

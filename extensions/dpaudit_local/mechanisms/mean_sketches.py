@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,12 @@ from dpaudit.numeric.random_words import jit
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, WORDS, epsilon_of_words, lying_words
 from dpaudit_local.mechanisms.hashing import HashFamily, RandomHashes
-from dpaudit_local.mechanisms.reports import EqualByLaw, check_merge, check_objects, privacy_number
+from dpaudit_local.mechanisms.reports import check_objects, privacy_number
 
 __all__ = ["MeanServer", "MeanSketch", "read_only", "smallest_type"]
 
 
-class MeanSketch(EqualByLaw):
+class MeanSketch(abc.ABC):
     """A public family of hash functions, and bits that are flipped with probability q.
 
     ``differing`` is the largest number of bits in which the reports of two objects differ before
@@ -82,9 +82,6 @@ class MeanSketch(EqualByLaw):
     def epsilon(self) -> float:
         """The exact ε of one report, differing·ln((1 − q)/q)."""
         return self.differing * epsilon_of_words(self.flip_words, 2)
-
-    def _law(self) -> tuple[object, ...]:
-        return self.flip_words, self.hashes
 
     @staticmethod
     def _objects(objects: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -174,16 +171,6 @@ class MeanServer(abc.ABC, Generic[Sketch]):
         wanted = smallest_type(int(self._visits.max()), signed=self._signed)
         if wanted.itemsize > self._sums.itemsize:
             self._sums = self._sums.astype(wanted)
-
-    def merge(self, other: Self) -> None:
-        """Take in all that another server of an equal mechanism has; the other stays as it is.
-
-        Raises:
-            UsageError: its mechanism differs, or it is this server.
-        """
-        check_merge(self, other)
-        self._take_in(other._visits)
-        self._sums += other._sums.astype(self._sums.dtype, copy=False)
 
     @property
     def _c(self) -> float:

@@ -26,14 +26,14 @@ from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.mechanisms.coins import WORDS, epsilon_of_words, lying_words
 from dpaudit_local.mechanisms.hashing import HashFamily, RandomHashes
-from dpaudit_local.mechanisms.reports import BitReports, EqualByLaw, check_objects, whole_number
+from dpaudit_local.mechanisms.reports import BitReports, check_objects, whole_number
 
 __all__ = ["OneBitHistogram"]
 
 _BLOCK = 1 << 14
 
 
-class OneBitHistogram(EqualByLaw):
+class OneBitHistogram:
     """A random position j and the object's sign there, flipped with probability 1/(1 + e^ε).
 
     Formal guarantee: ``epsilon``-differential privacy of one report. The position is drawn without
@@ -99,9 +99,6 @@ class OneBitHistogram(EqualByLaw):
     def flip(self) -> float:
         """F, the probability of the wrong sign."""
         return self.flip_words / WORDS
-
-    def _law(self) -> tuple[object, ...]:
-        return self.flip_words, self.positions, self.vector, self.universe, self.hashes
 
     def signs(
         self, objects: npt.NDArray[np.int64], positions: npt.NDArray[np.uint32]

@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from dpaudit.protocols import Stream
 from dpaudit_local.mechanisms.coins import WORDS, epsilon_of_words, lying_words
-from dpaudit_local.mechanisms.reports import CategoryReports, EqualByLaw, check_merge, check_objects
+from dpaudit_local.mechanisms.reports import CategoryReports, check_objects
 
 __all__ = ["Identity", "RandomizedResponse", "RandomizedResponseServer"]
 
 _BLOCK = 1 << 15  # answers whose words stay in cache
 
 
-class RandomizedResponse(EqualByLaw):
+class RandomizedResponse:
     """The truth with probability e^ε/(e^ε + k − 1), else any other category, each equally likely.
 
     Warner 1965 (k = 2; the spinner points at "the question" or at its opposite) and Kairouz,
@@ -67,9 +67,6 @@ class RandomizedResponse(EqualByLaw):
     def contrast(self) -> float:
         """T − L, how much likelier an answer is for someone who has it, without rounding either."""
         return (WORDS - self.categories * self._lie) / WORDS
-
-    def _law(self) -> tuple[object, ...]:
-        return self.categories, self._lie
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> CategoryReports:
         """An answer for each object (n,), independent of each other.
@@ -129,15 +126,6 @@ class RandomizedResponseServer:
             reports.category, self.mechanism.categories, name="reports.category"
         )
         self._answers += np.bincount(answers, minlength=self.mechanism.categories)
-
-    def merge(self, other: RandomizedResponseServer) -> None:
-        """Take in what another server counted.
-
-        Raises:
-            UsageError: its devices have another law, or it is this server.
-        """
-        check_merge(self, other)
-        self._answers += other._answers
 
     def estimate(self, objects: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.float64]:
         """The unbiased count of each of ``objects``, or of every category; not clipped.

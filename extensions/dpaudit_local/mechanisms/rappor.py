@@ -17,8 +17,6 @@ from dpaudit_local.mechanisms.coins import WORDS, biased_bits
 from dpaudit_local.mechanisms.hashing import HashFamily, RandomHashes
 from dpaudit_local.mechanisms.reports import (
     BloomReports,
-    EqualByLaw,
-    check_merge,
     check_objects,
     whole_number,
 )
@@ -32,7 +30,7 @@ _BLOCK = 1 << 22  # pairs of objects compared at a time
 
 
 @dataclass(eq=False, repr=False)
-class Rappor(EqualByLaw):
+class Rappor:
     """Randomized Aggregatable Privacy-Preserving Ordinal Response (RAPPOR).
 
     Erlingsson, Pihur and Korolova 2014 (arXiv 1407.6981). A device belongs to one of ``cohorts``,
@@ -49,8 +47,8 @@ class Rappor(EqualByLaw):
     / (p*(1 − q*)))| (the paper's Theorem 2, its ε₁). All reports about one object ever, and the
     permanent response itself: ``permanent_epsilon`` = 2h·ln((1 − f/2)/(f/2)) (Theorem 1, ε∞). Each
     is exact, that is attained, if and only if in some cohort two objects have h bits each and none
-    in common; a large universe soon has such a pair. For given objects :meth:`epsilon_among` has
-    the exact numbers, smaller where bits coincide. A cohort is drawn without looking at objects,
+    in common; a large universe soon has such a pair. Where bits coincide in all cohorts the
+    exact numbers are smaller. A cohort is drawn without looking at objects,
     and public.
 
     Coins: f/2, p and q are rounded to multiples of 2^-64 (any double from 2^-11 up is one), the
@@ -147,30 +145,6 @@ class Rappor(EqualByLaw):
         """ε∞ of a permanent response and all its reports, 2h·ln((1 − f/2)/(f/2)); inf at f = 0."""
         return 2 * self.per_object * self._permanent_loss
 
-    def epsilon_among(self, objects: npt.NDArray[np.int64]) -> tuple[float, float]:
-        """The exact ε₁ and ε∞ if there are no other objects than these (u,).
-
-        Compares all pairs in all cohorts.
-
-        Raises:
-            UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
-        """
-        objects = self._objects(objects)
-        has, lacks = self._losses
-        report, differing = 0.0, 0
-        rows = max(1, _BLOCK // max(1, len(objects)))
-        for cohort in range(self.cohorts):
-            filters = self.filters(objects, cohort).astype(np.float32)
-            size = filters.sum(axis=1, dtype=np.float64)
-            for start in range(0, len(objects), rows):
-                common = (filters[start : start + rows] @ filters.T).astype(np.float64)
-                first, second = size[start : start + rows, None] - common, size - common
-                report = max(report, float((first * has + second * lacks).max(initial=0.0)))
-                differing = max(differing, int((first + second).max(initial=0)))
-            if differing == 2 * self.per_object:
-                return self.epsilon, self.permanent_epsilon
-        return report, differing * self._permanent_loss if differing else 0.0
-
     def _objects(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return np.ascontiguousarray(check_objects(objects, self.universe), dtype=np.int64)
 
@@ -242,10 +216,6 @@ class Rappor(EqualByLaw):
                 f"(n, {self.bits // 8}), uint8"
             )
         return self.check_cohorts(reports.cohort, len(bits)), bits
-
-    def _law(self) -> tuple[object, ...]:
-        coins = self._flip, self._low, self._high
-        return *coins, self.bits, self.per_object, self.cohorts, self.universe, self._hashes
 
     def draw_cohorts(self, n: int, *, stream: Stream) -> npt.NDArray[np.uint32]:
         """Cohorts for ``n`` devices, uniform."""
@@ -365,16 +335,6 @@ class RapporServer:
             spread = np.unpackbits(bits[rows], axis=1, bitorder="little", count=self.mechanism.bits)
             self.counts[here] += np.add.reduceat(spread, first, axis=0, dtype=np.int64)
         self.sizes += np.bincount(cohort, minlength=self.mechanism.cohorts)
-
-    def merge(self, other: RapporServer) -> None:
-        """Take in what another server of the same mechanism added up.
-
-        Raises:
-            UsageError: its devices have another mechanism, or it is this server.
-        """
-        check_merge(self, other)
-        self.counts += other.counts
-        self.sizes += other.sizes
 
     def shares(self) -> npt.NDArray[np.float64]:
         """The share of each cohort's people whose Bloom filter has a bit set, (cohorts, bits).

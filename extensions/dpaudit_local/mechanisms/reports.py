@@ -1,12 +1,11 @@
 """What devices take and submit.
 
 Reports of one mechanism are arrays of equal length, one row per report. The checks of objects,
-whole numbers, ε and servers to merge are those of all mechanisms.
+whole numbers and ε are those of all mechanisms.
 """
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import numbers
 from dataclasses import dataclass
@@ -21,34 +20,14 @@ __all__ = [
     "BitReports",
     "BloomReports",
     "CategoryReports",
-    "EqualByLaw",
     "HadamardReports",
     "Reports",
     "SketchReports",
     "check_indices",
-    "check_merge",
     "check_objects",
     "privacy_number",
     "whole_number",
 ]
-
-
-class EqualByLaw(abc.ABC):
-    """Mechanisms, and families of hash functions, are equal if their laws are.
-
-    One class must be the other's, or the same.
-    """
-
-    @abc.abstractmethod
-    def _law(self) -> tuple[object, ...]:
-        """All that the law depends on."""
-
-    def __eq__(self, other: object) -> bool:
-        related = isinstance(other, type(self)) or isinstance(self, type(other))
-        return related and isinstance(other, EqualByLaw) and self._law() == other._law()
-
-    def __hash__(self) -> int:
-        return hash(self._law())
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,16 +155,3 @@ def privacy_number(name: str, value: Any, largest: float) -> float:
             "for no privacy at all take identity"
         )
     return float(value)
-
-
-def check_merge(server: Any, other: Any) -> None:
-    """Refuse (``UsageError``) to merge a server with itself or with one of another mechanism."""
-    if (
-        other is server
-        or not isinstance(other, type(server))
-        or other.mechanism != server.mechanism
-    ):
-        raise UsageError(
-            "other: needs another server of an equal mechanism (ε, sizes, hash family); "
-            "estimate each by itself"
-        )

@@ -106,10 +106,11 @@ class VerifiableCounts:
     verifier's coins sees binomial noise too, as far as SHAKE-256 of 32 secret bytes, which these
     coins are, is random. ε is the exact profile (``dpaudit.accounting.mechanisms``).
 
-    Not claimed: that the counts are true (a prover commits to any counts, unless clients commit to
-    their own records: ``client_records.py``); anything against somebody with the transcript *and*
-    the prover's bits: together they are the noise, so keep a transcript from the prover's vendor,
-    and from anybody to whom a dishonest prover may have hidden a message in its blindings; that a
+    Not claimed: that the counts are true (a prover commits to any counts; not offered here: each
+    client commits to its record and proves it before the count, and the verifier gets the sums of
+    these commitments as ``counts``); anything against somebody with the transcript *and* the
+    prover's bits: together they are the noise, so keep a transcript from the prover's vendor, and
+    from anybody to whom a dishonest prover may have hidden a message in its blindings; that a
     prover does not abort a session that it dislikes (it knows the noise before it answers: count
     unfinished sessions as cheating), nor that a verifier does not ask again once it has seen a
     release (each session that the prover answered has spent its ε); that a transcript had a

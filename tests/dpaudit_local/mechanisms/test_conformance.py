@@ -106,15 +106,11 @@ def test_what_is_no_object_is_refused(name):
 
 
 SERVERS = {
-    "count-mean-sketch": (CountMeanServer, CountMeanSketch(2.5, m=16, functions=8)),
-    "count-mean-sketch, other hashes": (
-        CountMeanServer,
-        CountMeanSketch(2.0, m=16, functions=8, seed=1),
-    ),
-    "count-median-sketch": (CountMeanServer, CountMedianSketch(1.0, m=64, functions=16)),
-    "hadamard-sketch": (HadamardServer, HadamardSketch(2.1, m=16, functions=8)),
-    "randomized-response": (RandomizedResponseServer, RandomizedResponse(1.6, categories=12)),
-    "rappor": (RapporServer, Rappor(seed=1)),
+    "count-mean-sketch": CountMeanServer,
+    "count-median-sketch": CountMeanServer,
+    "hadamard-sketch": HadamardServer,
+    "randomized-response": RandomizedResponseServer,
+    "rappor": RapporServer,
 }
 
 
@@ -139,21 +135,15 @@ def test_without_privacy_the_report_is_the_object_and_a_copy(stream):
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_servers_add_up_and_merge_with_their_equals_only(name):
-    kind, other = SERVERS[name]
-    mechanism = CONFORM.get(name) or CONFORM[name.partition(",")[0]]
+def test_servers_add_up_parts(name):
+    kind, mechanism = SERVERS[name], CONFORM[name]
     reports = mechanism.privatize(np.arange(3000) % 12, stream=KeyedStream.from_seed("servers"))
-    whole, first, second = (kind(mechanism) for _ in range(3))
+    whole, parts = kind(mechanism), kind(mechanism)
     whole.add(reports)
-    first.add(reports[:1000])
-    second.add(reports[1000:])
-    first.merge(second)
-    assert (first.reports, second.reports) == (3000, 2000)
+    parts.add(reports[:1000])
+    parts.add(reports[1000:])
+    assert whole.reports == parts.reports == 3000
     shown = (
         (lambda s: s.shares()) if kind is RapporServer else (lambda s: s.estimate(np.arange(12)))
     )
-    assert np.array_equal(shown(first), shown(whole))
-    for wrong in (first, kind(other)):
-        with pytest.raises(UsageError):
-            first.merge(wrong)
-    assert first.reports == 3000
+    assert np.array_equal(shown(parts), shown(whole))

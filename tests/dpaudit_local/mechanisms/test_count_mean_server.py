@@ -67,14 +67,12 @@ def test_many_objects_in_parts_are_the_same_as_few(monkeypatch):
 def test_counts_grow_before_they_overflow(start, before, after):
     sketch, reports, small = filled(8, functions=2, n=40)
     ones, visits = np.full((2, 8), start, before), np.full(2, start, np.int64)
-    server, other = (CountMeanServer.of_counts(sketch, ones.copy(), visits.copy()) for _ in "ab")
+    server = CountMeanServer.of_counts(sketch, ones, visits)
     server.add(reports[:1])
     assert server.ones.dtype == before
     server.add(reports[1:])
     assert server.ones.dtype == after
-    other.merge(small)
-    for one in (server, other):
-        assert (one.ones == small.ones.astype(np.int64) + start).all()
+    assert (server.ones == small.ones.astype(np.int64) + start).all()
     assert small.ones.dtype == "u2"
 
 

@@ -80,8 +80,6 @@ def test_epsilon_is_the_largest_likelihood_ratio_over_all_outputs(case, f, p, q)
     laws = [chances(true, f, p, q) for true in filters_of(*rows)]
     assert all(sum(law.values()) == 1 for pair in laws for law in pair)
     one_report = math.log(largest_ratio([report for _, report in laws]))
-    exact_report, exact_permanent = mechanism.epsilon_among(np.arange(len(rows)))
-    assert exact_report == pytest.approx(one_report, rel=1e-12)
     attained = any(
         len(a) == len(b) == 2 and not a & b for a in filters_of(*rows) for b in filters_of(*rows)
     )
@@ -89,20 +87,13 @@ def test_epsilon_is_the_largest_likelihood_ratio_over_all_outputs(case, f, p, q)
     assert (mechanism.epsilon == pytest.approx(one_report, rel=1e-12)) == attained
     assert mechanism.epsilon >= one_report - 1e-12
     if f == 0:
-        assert exact_permanent == mechanism.permanent_epsilon == math.inf
+        assert mechanism.permanent_epsilon == math.inf
         return
     permanent = math.log(largest_ratio([law for law, _ in laws]))
-    assert exact_permanent == pytest.approx(permanent, rel=1e-12)
+    assert mechanism.permanent_epsilon >= permanent - 1e-12
     assert (mechanism.permanent_epsilon == pytest.approx(permanent, rel=1e-12)) == attained
     if (p, q) == (0.0, 1.0):
         assert mechanism.epsilon == pytest.approx(mechanism.permanent_epsilon, rel=1e-12)
-
-
-def test_equal_filters_lose_nothing_and_the_worst_cohort_counts():
-    for f in (F, 0.0):
-        assert small([0, 1], [1, 0], f=f).epsilon_among(np.arange(2)) == (0.0, 0.0)
-    mechanism = small([0, 0, 0, 1], [1, 1, 2, 3], cohorts=2)
-    assert mechanism.epsilon_among(np.arange(2)) == (mechanism.epsilon, mechanism.permanent_epsilon)
 
 
 def test_the_papers_formulas():
@@ -112,7 +103,6 @@ def test_the_papers_formulas():
     both = mechanism.epsilon, mechanism.permanent_epsilon
     expected = 2 * math.log(q * (1 - p) / (p * (1 - q))), 4 * math.log(0.75 / 0.25)
     assert both == pytest.approx(expected, rel=1e-12)
-    assert mechanism.epsilon_among(np.arange(100)) == both
 
 
 def test_log_likelihood_is_that_of_all_outputs():
@@ -188,7 +178,10 @@ def test_cohorts_are_drawn_uniformly_and_a_seed_makes_another_mechanism():
     reports = Rappor().privatize(np.arange(2000), stream=KeyedStream.from_seed("same"))
     assert reports.bits.shape == (2000, 16)
     assert scipy.stats.chisquare(np.bincount(reports.cohort, minlength=64)).pvalue > 1e-3
-    assert Rappor(seed=1) == Rappor(seed=1) != Rappor(seed=2)
+    one, again, other = (
+        Rappor(seed=seed).positions(np.arange(50), 0).tolist() for seed in (1, 1, 2)
+    )
+    assert one == again != other
 
 
 def hashes(count, size):
@@ -227,7 +220,6 @@ def test_bad_objects_and_reports():
         for call in (
             lambda x: mechanism.privatize(x, stream=stream),
             lambda x: mechanism.positions(x, 0),
-            mechanism.epsilon_among,
         ):
             with pytest.raises(UsageError, match="objects"):
                 call(bad)
