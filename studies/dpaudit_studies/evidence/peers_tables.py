@@ -107,18 +107,18 @@ def _soundness(document: dict[str, Any]) -> str:
         f"{document['alpha']:.0%} is allowed. Brackets: 95 % interval (Clopper-Pearson). Bold: "
         "more than allowed, beyond that interval. Of jax_privacy's rows only these are shown.",
         "",
-        "| honest case | true ε | bound | exceeds the truth | share | median bound |",
-        "|---|---|---|---|---|---|",
+        "| honest case | true ε | bound | exceeds the truth | median bound |",
+        "|---|---|---|---|---|",
     ]
     for row in document["soundness"]:
         if not row["tool"].startswith("dpaudit") and row["low"] <= document["alpha"]:
             continue
-        share = f"{row['exceeds'] / row['of']:.1%} [{row['low']:.1%}, {row['high']:.1%}]"
+        share = f"{row['exceeds']} of {row['of']} [{row['low']:.1%}, {row['high']:.1%}]"
         if row["low"] > document["alpha"]:
             share = f"**{share}**"
         lines.append(
-            f"| {row['says']} | {_true(row['truth'])} | {_TOOLS[row['tool']]} | {row['exceeds']} "
-            f"of {row['of']} | {share} | {row['median_bound']:.2f} |"
+            f"| {row['says']} | {_true(row['truth'])} | {_TOOLS[row['tool']]} | "
+            f"{share} | {row['median_bound']:.2f} |"
         )
     return "\n".join(lines)
 
