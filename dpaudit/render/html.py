@@ -2,7 +2,7 @@
 
 A line may break within long identifiers, not in ``--option`` or ``ε ≥ 1``. The glossary is a
 section of the report that its own prose links to; its words are in ``glossary.md`` beside this
-module, and ``docs/glossary.md`` is the same file.
+module, and ``docs/glossary.md`` includes them.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "proved-opendp": proofs.opendp,
     "proved-sampled": proofs.sampled,
     "predictable": audits.predictable,
+    "seeded": defences.seeded,
     "short-nonces": nonces.short,
     "training": defences.training,
     "zoo": audits.zoo,

@@ -69,12 +69,17 @@ def opacus_replay() -> Iterator[str]:
 
 
 def mitigations() -> Iterator[str]:
-    """One row per arm: what its strongest attack wins of each host, where it beats honest noise."""
+    """One row per arm: what its strongest attack wins of each host, where it beats honest noise.
+
+    Noise that carries its own seed has a table of its own, `seeded`. Servers are shown around a
+    pancake.
+    """
     arms: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows("mitigations"):
-        arms.setdefault((row["source"], row["mitigation"]), {}).setdefault(row["host"], []).append(
-            row
-        )
+        servers = "server" in row["mitigation"] and row["source"] != "pancake"
+        if not (servers or row["source"].startswith("seed")):
+            arm = arms.setdefault((row["source"], row["mitigation"]), {})
+            arm.setdefault(row["host"], []).append(row)
     for (source, mitigation), hosts in arms.items():
         last = hosts[next(host for host in reversed(HOSTS) if host in hosts)][0]
         yield line(
@@ -84,12 +89,41 @@ def mitigations() -> Iterator[str]:
                 *(_won(hosts[host]) if host in hosts else "" for host in HOSTS),
                 measured(last["epsilon_holder"], "epsilon"),
                 f"{last['error']:.4f}" if last["error"] < 1.01 else f"{last['error']:.2f}",
-                f"{1000 * last['seconds']:.2g} ms"
-                if last["seconds"] < 0.1
-                else f"{last['seconds']:.2f} s",
-                f"{last['wire']:,}" if last["wire"] else "",
             ]
         )
+
+
+def costs() -> Iterator[str]:
+    """What a release behind each protocol takes, around a pancake, on the last host it has."""
+    last = {row["mitigation"]: row for row in rows("mitigations") if row["source"] == "pancake"}
+    for mitigation in ("two-servers", "joint-seeds", "verifiable-counts"):
+        seconds = last[mitigation]["seconds"]
+        shown = f"{1000 * seconds:.2g} ms" if seconds < 0.1 else f"{seconds:.2f} s"
+        yield f"`{mitigation}` {shown} and {last[mitigation]['wire']:,} bytes"
+
+
+def seeded() -> Iterator[str]:
+    """What the reader of noise that carries its own seed wins behind each mitigation."""
+    by: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
+    for row in rows("mitigations"):
+        if row["attack"] == "seed-reader":
+            by.setdefault(row["mitigation"], {})[row["host"], row["source"]] = row
+    for mitigation, found in by.items():
+        arms = [("32 bins", "seed-in-noise")] + [
+            (host, source)
+            for host in ("3,143 bins", "gradient")
+            for source in ("seed-in-noise", "seed in signs")
+        ]
+        cells = [found.get(arm) for arm in arms]
+        epsilon = [
+            measured(r["epsilon_holder"], "epsilon") for r in (*cells[:1], *cells[2::2]) if r
+        ]
+        yield line([mitigation, *map(_read, cells), "; ".join(epsilon)])
+
+
+def _read(row: Mapping[str, Any] | None) -> str:
+    won = interval(row["success"]) if row else ""
+    return f"**{won}**" if row and row["beats_honest"] else won
 
 
 def _won(attacks: Sequence[Mapping[str, Any]]) -> str:
@@ -103,8 +137,12 @@ def _won(attacks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def submissions() -> Iterator[str]:
-    """What devices can do: the strongest adversary's AUC-PN and the curator's error."""
-    found = rows("bpia-mitigations")
+    """What devices can do, at ε = 4 a report: both adversaries' AUC-PN and the curator's error."""
+    found = [
+        row
+        for row in rows("bpia-mitigations")
+        if row["epsilon"] == 4 or row["submissions"] == "every"
+    ]
     for at in dict.fromkeys((row["setting"], row["epsilon"], row["submissions"]) for row in found):
         own = {
             row["adversary"]: row

@@ -179,7 +179,7 @@ def test_plugins_of_one_package_take_one_line():
 
 def test_the_glossary_of_the_docs_is_that_of_the_report():
     docs = (reports.ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    assert docs == glossary_text(), "cp dpaudit/render/glossary.md docs/glossary.md"
+    assert "```{include} ../dpaudit/render/glossary.md\n" in docs
     entries = glossary_text().split("\n\n")[1:]
     assert len({term.id for term in glossary()}) == len(glossary()) == len(entries) >= 25
     assert all(re.fullmatch(r"term-[a-z-]+", term.id) for term in glossary())
