@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from dpaudit.accounting.hardness import REACH, Measured, blur, estimate, measured
-from dpaudit.cli.commands.key import paper
+from dpaudit_studies.evidence.hardness import paper
 from result_tables.reading import RESULTS, interval, line, rows
 
 TRIED_BEFORE = {
