@@ -141,8 +141,8 @@ def test_no_report_of_before_is_left_by_a_run_that_fails_at_once(tmp_path, plant
         '{"schema": "dpaudit-report/1", "kind": "audit", "result": {"verdict": "no-finding"}}'
     )
     (out / "report.sarif").write_text('{"driver": {"name": "dpaudit"}}')
-    (out / "report.md").write_text("mine")
+    (out / "report.junit.xml").write_text("mine")
     (out / "report.html").write_text("No finding")
     done = here("run", spec, "--out", out)
     assert done.returncode == 2, done.stderr
-    assert {path.name for path in out.glob("re*")} == {"results.sqlite", "report.md"}
+    assert {path.name for path in out.glob("re*")} == {"results.sqlite", "report.junit.xml"}
