@@ -19,7 +19,7 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.spec_file import spec_of
 from dpaudit.results.text import one_line
-from dpaudit.targets.adapters.elsewhere import Elsewhere
+from dpaudit_studies.history.elsewhere import Elsewhere
 from dpaudit_studies.history.installing import NotInstallableError, built, environment
 from dpaudit_studies.history.options import HistoryOptions
 from dpaudit_studies.history.subjects import BATTERY, EVENTS, Check, subject
