@@ -18,7 +18,7 @@ from dpaudit.errors import (
     UnknownNameError,
 )
 from dpaudit.experiments import load_spec
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.libraries import measures
 from dpaudit_studies.libraries.cases import CASES, case

@@ -24,9 +24,8 @@ from dpaudit.errors import (
     SamplerTimeoutError,
     SpecError,
 )
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.targets.check import timed_draws
 from dpaudit_studies.real_samplers import CASES

@@ -13,7 +13,7 @@ from planted import SPEC, install
 from dpaudit import registry
 from dpaudit.cli import progress
 from dpaudit.cli.progress import Remaining, RunProgress, in_words
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.results.text import tell
 from dpaudit.types import CellFailure, CellResult
 
