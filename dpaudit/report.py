@@ -454,7 +454,7 @@ class Described:
 
 
 def write_report(result: Any, path: str | Path, *, format: str = "html") -> Path:  # noqa: A002
-    """Write a result as one file: a self-contained page, or json, junit, sarif or markdown.
+    """Write a result as one file: a self-contained page, or json, junit or sarif.
 
     ``result`` is what an audit or a proof returned, a :class:`dpaudit.report.Report`, or a
     third-party result whose kind is registered under ``dpaudit.results``. The file is written

@@ -56,7 +56,7 @@ AlsoOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME,…",
-        help="Also write these formats, comma-separated: junit, sarif, markdown; needs --out.",
+        help="Also write these formats, comma-separated: junit, sarif; needs --out.",
         show_default=False,
     ),
 ]

@@ -33,7 +33,7 @@ __all__ = [
     "writing",
 ]
 
-_ALL = ("junit", "sarif", "markdown")
+_ALL = ("junit", "sarif")
 # near the beginning of documents that dpaudit wrote
 _MARKS = (b'"dpaudit-report/', b'"dpaudit-recovered-')
 _OF_NO_ACCOUNT = {"--seed", "--by"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.experiments.store import Store

@@ -10,7 +10,7 @@ from typing import Any
 from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma, gaussian_sigma_paper
 from dpaudit.errors import SpecError
-from dpaudit.experiments.cell import plugin_options
+from dpaudit.experiments.measure import plugin_options
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.numeric.lattice import lattice_step

@@ -16,8 +16,7 @@ from dpaudit.audit import audit_sampler
 from dpaudit.audit.result import AuditResult
 from dpaudit.codec import to_dict
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.cell import Cell, plugin_options
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure, plugin_options
 from dpaudit.experiments.results import AttackResult
 from dpaudit.experiments.trials import batches
 from dpaudit.noise.key import PancakeKey

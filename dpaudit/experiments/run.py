@@ -13,7 +13,7 @@ from typing import Any
 from dpaudit import errors
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError, UsageError
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.experiments.placement import Item, Placement, place
 from dpaudit.experiments.placement.work import Outcome, run_cell
 from dpaudit.experiments.spec import Spec

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpaudit.errors import SpecError
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import axis_of, expand, listed, written
-from dpaudit.experiments.measure import measure_of
+from dpaudit.experiments.measure import Cell, measure_of
 
 __all__ = ["MOST_CELLS", "Spec"]
 

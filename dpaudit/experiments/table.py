@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.codec import convert_value
-from dpaudit.experiments.cell import plugin_options
-from dpaudit.experiments.measure import gathered, summary
+from dpaudit.experiments.measure import gathered, plugin_options, summary
 from dpaudit.experiments.published import LEVEL, beside_published
 from dpaudit.experiments.results import (
     Arm,

@@ -1,4 +1,4 @@
-"""Renders reports: pages, terminals, JSON, JUnit, SARIF, Markdown, notebooks.
+"""Renders reports: pages, terminals, JSON, JUnit, SARIF, notebooks.
 
 Each format knows :class:`dpaudit.report.Report` and no kind of result. Nothing here runs a sampler,
 a test or an attack. Text from outside is made safe on the way in.

@@ -20,7 +20,6 @@ import msgspec
 from dpaudit.codec import to_dict
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.render.junit import junit_xml
-from dpaudit.render.markdown import markdown_summary
 from dpaudit.render.page import render_page
 from dpaudit.render.sarif import sarif_json
 from dpaudit.report import SCHEMA, Report
@@ -96,11 +95,10 @@ FORMATS: Mapping[str, tuple[str, Callable[[Report], str]]] = {
     "json": ("result.json", report_json),
     "junit": ("report.junit.xml", junit_xml),
     "sarif": ("report.sarif", sarif_json),
-    "markdown": ("report.md", markdown_summary),
 }
 """The file and the renderer of each format."""
 
-_OURS = re.compile(rb'\A### dpaudit: |<testsuites name="dpaudit"|"driver": \{\s*"name": "dpaudit"')
+_OURS = re.compile(rb'<testsuites name="dpaudit"|"driver": \{\s*"name": "dpaudit"')
 
 
 def write_report(report: Report, path: Path, *, format: str = "html") -> Path:  # noqa: A002

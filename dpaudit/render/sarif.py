@@ -19,12 +19,11 @@ from urllib.parse import quote
 
 from dpaudit.codec import to_dict
 from dpaudit.harms import HARMS, page_of
-from dpaudit.render.markdown import code_block, prose
 from dpaudit.render.parts import headline, safe, spot_text
 from dpaudit.report import Check, Report
-from dpaudit.results.text import printable
+from dpaudit.results.text import one_line, printable
 
-__all__ = ["location_of", "sarif_json"]
+__all__ = ["code_block", "location_of", "prose", "sarif_json"]
 
 _FILE = re.compile(r"(file):(.+)|(library):(.+):[^:]*|(python):(.+\.py):[^:]*", re.S)
 
@@ -237,6 +236,32 @@ def _message(text: str, *, markdown: str = "") -> Json:
 
 
 _LINK = re.compile(r"\]\s*\(")
+
+
+_WORD_JOINER = "\u2060"
+_MARKUP = re.compile(r"[\\`*_\[\]<>#|~$@&]|:(?=//|[\w+-]+:)|^[-+=]")
+
+
+def prose(text: object, *, limit: int = 400) -> str:
+    """Text as a line of Markdown that renders as exactly that text.
+
+    Text from a sampler stays text: its punctuation becomes entities, so that it is no markup,
+    HTML, table or link, and names and numbers after ``@`` and ``#`` are no mentions.
+
+    >>> prose("a|b <i>*c*</i>")
+    'a&#124;b &#60;i&#62;&#42;c&#42;&#60;/i&#62;'
+    """
+    line = one_line(text, limit=limit)
+    line = re.sub(r"(?<=[@#])(?=\w)|(?<=://)|(?<=\bwww\.)", _WORD_JOINER, line, flags=re.I)
+    line = _MARKUP.sub(lambda mark: f"&#{ord(mark[0])};", line)
+    return re.sub(r"^(\d{1,9})([.)])(?=\s|$)", lambda start: f"{start[1]}&#{ord(start[2])};", line)
+
+
+def code_block(text: str) -> str:
+    """Text as a fenced block; the fence is longer than any run of backticks in it."""
+    shown = printable(text, limit=14_000)
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
+    return f"{fence}sh\n{shown}\n{fence}"
 
 
 def _braced(text: str) -> str:

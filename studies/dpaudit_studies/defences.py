@@ -20,8 +20,7 @@ from dpaudit.accounting import smoothed_pancake
 from dpaudit.codec import to_dict
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.cell import Cell, plugin_options
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure, plugin_options
 from dpaudit.experiments.trials import Batch, interval, tensor_batches
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake

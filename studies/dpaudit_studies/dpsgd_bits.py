@@ -13,9 +13,8 @@ import scipy
 from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import SpecError
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import epsilon_lower_bound

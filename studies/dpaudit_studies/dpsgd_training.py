@@ -19,9 +19,8 @@ from dpaudit.audit.mechanism.one_run import one_run
 from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.arm_measures import audit_behind
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.key import PancakeKey
 from dpaudit.protocols import Mitigation, NoiseSource, Stream

@@ -20,7 +20,7 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.experiments.trials import interval
@@ -33,7 +33,6 @@ from dpaudit.training.weights import PUBLISHED, checkpoint_file
 from dpaudit_studies.printed import beside_printed
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.cell import Cell
     from dpaudit.protocols import Attack
 
 __all__ = [

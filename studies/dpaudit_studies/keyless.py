@@ -16,9 +16,8 @@ from dpaudit import registry
 from dpaudit.accounting.hardness import Measured
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake

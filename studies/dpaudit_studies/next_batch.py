@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.accounting.dpsgd import DpSgd, known_batch_epsilon, worst_known_batch_epsilon
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.seed_in_noise.key import SeedKey

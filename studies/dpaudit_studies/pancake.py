@@ -19,9 +19,8 @@ from dpaudit.accounting import (
     peak_width,
 )
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval, tensor_batches
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit_studies.printed import beside_printed

@@ -15,9 +15,8 @@ from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit_studies.zoo.dependence import equicorrelated

@@ -9,8 +9,7 @@ import numpy as np
 
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.cell import Cell
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import batches, interval
 from dpaudit.numeric.arrays import to_numpy
 

@@ -11,9 +11,8 @@ from typing import Any, Literal
 import torch
 
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.protocols import Array, NoiseSource, Stream
 

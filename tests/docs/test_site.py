@@ -162,7 +162,7 @@ def test_what_cannot_be_shown_is_an_error(mathml, tex):
 
 def test_examples_and_columns_keep_their_lines(commands):
     blocks = FENCED.findall(commands)
-    assert ("console", "$ dpaudit demo\n$ dpaudit demo --out first --also markdown\n") in blocks
+    assert ("console", "$ dpaudit demo\n$ dpaudit demo --out first --also junit\n") in blocks
     columns = [text for language, text in blocks if language == "text"]
     assert any("library:./libnoise.so:SYMBOL  void f(" in text for text in columns)
     prose = FENCED.sub("", commands)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpaudit.accounting.hardness import blur
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream

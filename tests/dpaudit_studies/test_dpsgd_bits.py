@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpaudit.errors import SpecError, UnknownNameError, UsageError
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Reference
 from dpaudit_attacks.state_recovery.state_recovery import StateRecovery

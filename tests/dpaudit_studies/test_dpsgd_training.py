@@ -11,7 +11,7 @@ from msgspec import convert
 
 from dpaudit.errors import SpecError, UnknownNameError, UsageError
 from dpaudit.experiments import arm_measures as audit
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies import dpsgd_training as training

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from dpaudit.errors import SamplerError, UnknownNameError, UsageError
-from dpaudit.targets.endpoints.elsewhere_main import Packages
 from dpaudit_studies.history import installing, measure, subjects
+from dpaudit_studies.history.elsewhere_main import Packages
 from dpaudit_studies.history.installing import NotInstallableError, Requirements
 from dpaudit_studies.history.measure import history_spec, rows_of, summary
 from dpaudit_studies.history.options import HistoryOptions

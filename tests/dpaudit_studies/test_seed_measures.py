@@ -6,7 +6,7 @@ import pytest
 from support.small_experiments import result_of
 
 from dpaudit.errors import SpecError
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit_deployments.topdown import measures as topdown
 
 GRADIENT = """

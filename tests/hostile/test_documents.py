@@ -285,7 +285,7 @@ def with_odd_lines(rng, text):
 
 # ---------------------------------------------------------------- result documents
 
-FORMATS = ("junit", "sarif", "markdown")
+FORMATS = ("junit", "sarif")
 BEGINNING = b'{"schema": "dpaudit-report/2", "kind": "audit"'
 RESULTS = {
     "nested": b"[" * 100_000,
@@ -307,7 +307,7 @@ def test_a_result_made_by_hand_is_a_usage_error(tmp_path, name):
     path, size = tmp_path / "result.json", len(RESULTS[name])
     path.write_bytes(RESULTS[name])
     assert not refuses_or_reads(lambda: rewrite_report(path, FORMATS), size=size)
-    said = refused("report", tmp_path, "--also", "junit,sarif,markdown")
+    said = refused("report", tmp_path, "--also", "junit,sarif")
     assert len(said.splitlines()) == 1
 
 

@@ -61,7 +61,7 @@ def audit(
     $ dpaudit audit python:./noise.py:draw --claim laplace:scale=2 --samples 1M
     $ dpaudit audit library:./vendor.so:laplace --call 'f(2.0) -> double' \
         --claim laplace:scale=2
-    $ dpaudit audit numpy:normal --out report --also junit,sarif,markdown
+    $ dpaudit audit numpy:normal --out report --also junit,sarif
     """
     from dpaudit.targets.resolve import check_sampler
 

@@ -14,7 +14,6 @@ from dpaudit.codec import convert_value, to_dict
 from dpaudit.errors import UsageError
 from dpaudit.options import Option, count_of
 from dpaudit.report import describe
-from dpaudit.results.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,13 +46,6 @@ class FrontierFlags:
         ),
     ] = 10_000_000
     seconds: Annotated[float, Option("Seconds for the search for hidden directions.")] = 15
-    table: Annotated[
-        Path | None,
-        Option("Read the map from this folder of dpaudit run frontier, not from the package."),
-    ] = None
-    write: Annotated[
-        Path | None, Option("Also write the whole map as CSV, in the package's format.")
-    ] = None
     out: Annotated[
         Path | None, Option("Also write report.html (with the figure) and result.json here.")
     ] = None
@@ -87,14 +79,7 @@ def frontier(*, flags: FrontierFlags, output: FormatOption = "text") -> None:
         raise UsageError(f"seconds={flags.seconds}: must be ≥ 0")
     if flags.eta is not None and not flags.calibrate:
         raise UsageError(f"eta={flags.eta}: is for --calibrate only; add --calibrate")
-    points = read_table() if flags.table is None else _measured(flags.table)
-    if flags.write is not None:
-        try:
-            _write(points, flags.write)
-        except OSError as error:
-            raise UsageError(
-                f"write={flags.write}: cannot be written ({error.strerror}); choose another --write"
-            ) from error
+    points = read_table()
     here = reached(dim=flags.dim, samples=flags.samples, table=points)
     if not here:
         least = min(p.samples for p in points)
@@ -211,45 +196,3 @@ def _measurements(
         provenance=to_dict(collect(seed="none", plugins=())),
         **more,
     )
-
-
-def _measured(folder: Path) -> tuple[PowerPoint, ...]:
-    """The map that a run of the experiment ``frontier`` measured."""
-    from dpaudit.audit.power import COLUMNS, parse
-    from dpaudit.experiments import Store
-
-    with Store.read(folder) as store:
-        if store.spec.get("name") != "frontier":
-            raise UsageError(
-                f"table={folder}: holds {store.spec.get('name')!r}, not a frontier; "
-                "run dpaudit run frontier --out DIR first"
-            )
-        results = store.results()
-    lines = [",".join(COLUMNS)]
-    for result in results:
-        grid, outcome = result.settings["grid"], result.outcome
-        if outcome["size"] is not None:
-            size = float(f"{outcome['size']:.4g}")
-            words = (grid["flaw"], grid["dim"], grid["samples"], size, outcome["unit"])
-            found = (f"{outcome['found'][end]:.4f}" for end in ("low", "high"))
-            lines.append(",".join(f'"{w}"' for w in (*words, outcome["by"], *found)))
-    return parse(lines)
-
-
-def _write(points: tuple[PowerPoint, ...], path: Path) -> None:
-    import csv
-    import io
-
-    from dpaudit.audit.power import COLUMNS
-    from dpaudit.provenance import collect
-
-    file = io.StringIO()
-    file.write(
-        "# dpaudit run frontier; "
-        f"dpaudit frontier --table runs/frontier --write {path.name}\n"
-        f"# {collect(seed='as in the spec', plugins=()).hardware}\n"
-    )
-    rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    rows.writeheader()
-    rows.writerows(to_dict(p) for p in points)
-    write_file(path, file.getvalue())

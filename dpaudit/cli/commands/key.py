@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpaudit.accounting.hardness import Estimate, KeylessAttack, Measured
     from dpaudit.noise.key import OtherKindError
 
-__all__ = ["HardnessOptions", "key_hardness", "key_new", "key_show", "paper"]
+__all__ = ["HardnessOptions", "key_hardness", "key_new", "key_show"]
 
 _read_dim = functools.partial(count_of, name="dim", what="values per vector", example="256")
 _NEAREST = 5
@@ -33,34 +33,6 @@ _NAMES = {
     "covariance": "covariance eigenvalue",
     "directions": "search over directions",
 }
-# arXiv 2509.23834: where, what, d, γ, β; a test compares them with the experiments' specs
-_PAPER: tuple[tuple[str, str, int, tuple[str, ...], tuple[float, ...]], ...] = (
-    *(
-        (
-            "Figure 5",
-            f"histogram, {bins:,} bins",
-            bins,
-            ("2sqrtd", "20sqrtd", "2d", "20d"),
-            (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
-        )
-        for bins in (256, 4096, 65536)
-    ),
-    (
-        "Figure 6",
-        "MNIST, LeNet-5",
-        61_706,
-        ("2sqrtd", "20sqrtd", "200sqrtd"),
-        tuple(2.0**-k for k in range(17, 9, -1)),
-    ),
-    *(
-        ("Table 2", f"CIFAR-10, {network}", weights, ("2sqrtd",), (1e-5, 1e-4, 1e-3))
-        for network, weights in (
-            ("MobileNetV2", 2_236_682),
-            ("ResNet-50", 23_520_842),
-            ("VGG-19", 38_958_922),
-        )
-    ),
-)
 
 
 @with_shared_options
@@ -207,7 +179,6 @@ class HardnessOptions:
             read=functools.partial(count_of, name="drawn", what="noise vectors", example="30k"),
         ),
     ] = _DRAWN
-    paper: Annotated[bool, Option("One row per setting of arXiv 2509.23834 instead.")] = False
 
 
 @with_shared_options
@@ -233,18 +204,11 @@ def key_hardness(
 
     dim, beta = options.dim, options.beta
     numbers = dim is not None or beta is not None
-    if (path is not None) + numbers + options.paper != 1 or (dim is None) != (beta is None):
+    if (path is not None) + numbers != 1 or (dim is None) != (beta is None):
         raise UsageError(
-            "key hardness: give a key's file, or both --dim and --beta, or --paper, "
+            "key hardness: give a key's file, or both --dim and --beta, "
             "e.g. dpaudit key hardness --dim 128 --beta 1e-4"
         )
-    if options.paper:
-        settings = list(paper())
-        if output == "json":
-            write_json_line([to_dict(row) for row in settings])
-        else:
-            emit(_paper_table(settings))
-        return
     key = None if path is None else PancakeKey.load(path)
     if key is not None:
         dim, beta, width = key.dim, key.beta, key.gamma
@@ -286,54 +250,6 @@ def _brief(found: Estimate) -> str:
     """The cheapest attack in a few words."""
     where = "" if found.rows is None else f", {found.rows:,} rows, block size {found.block:,}"
     return f"{_NAMES[found.attack]}{where}, {_power(found.log2_operations)} operations"
-
-
-def paper() -> Iterator[Mapping[str, Any]]:
-    """The pancake paper's settings, an estimate each."""
-    from dpaudit.accounting.hardness import estimate
-    from dpaudit.noise.key import parse_gamma
-
-    for where, what, dim, gammas, betas in _PAPER:
-        for gamma in gammas:
-            for beta in betas:
-                found = estimate(dim, beta, parse_gamma(gamma, dim=dim))
-                lattice = found.lattice
-                yield {
-                    "where": where,
-                    "what": what,
-                    "dim": dim,
-                    "gamma": gamma,
-                    "beta": beta,
-                    "attack": found.attack,
-                    "rows": found.rows,
-                    "block": found.block,
-                    "log2_core_svp": None if lattice is None else lattice.log2_core_svp,
-                    "log2_operations": found.log2_operations,
-                    "within_reach": found.within_reach,
-                }
-
-
-def _paper_table(settings: list[Mapping[str, Any]]) -> Table:
-    """One row per setting."""
-    table = _columns(
-        "in the paper", "d", "γ", "β", "rows", "block size", "core-SVP", "operations", "reach"
-    )
-    before = None
-    for row in settings:
-        here = f"{row['where']}: {row['what']}"
-        table.add_row(
-            here if here != before else "",
-            f"{row['dim']:,}",
-            row["gamma"],
-            f"{row['beta']:.3g}",
-            "" if row["rows"] is None else f"{row['rows']:,}",
-            "" if row["block"] is None else f"{row['block']:,}",
-            "" if row["log2_core_svp"] is None else _power(row["log2_core_svp"]),
-            _power(row["log2_operations"]),
-            "within" if row["within_reach"] else "beyond",
-        )
-        before = here
-    return table
 
 
 def _facts(found: Estimate, drawn: int) -> Iterator[tuple[str, str]]:
@@ -390,7 +306,7 @@ def _columns(*names: str) -> Table:
 
     table = Table(box=None, pad_edge=False)
     for name in names:
-        words = name in ("in the paper", "reduction", "reducer", "clock", "γ")
+        words = name in ("reduction", "reducer", "clock")
         table.add_column(name, justify="left" if words else "right", no_wrap=True)
     return table
 

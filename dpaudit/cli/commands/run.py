@@ -66,7 +66,7 @@ class RunFlags:
     also: Annotated[
         str | None,
         Option(
-            "Also write these formats into --out, comma-separated: junit, sarif, markdown.",
+            "Also write these formats into --out, comma-separated: junit, sarif.",
             "NAME,…",
         ),
     ] = None
@@ -90,7 +90,7 @@ def demo(
     [bold]Examples[/bold]
 
     $ dpaudit demo
-    $ dpaudit demo --out first --also markdown
+    $ dpaudit demo --out first --also junit
     """
     from dpaudit.experiments import Store, load_spec
     from dpaudit.experiments.run import RunOptions
@@ -289,7 +289,7 @@ def report(
         str | None,
         typer.Option(
             metavar="NAME,…",
-            help="Also write these formats, comma-separated: junit, sarif, markdown.",
+            help="Also write these formats, comma-separated: junit, sarif.",
             show_default=False,
         ),
     ] = None,
@@ -305,7 +305,7 @@ def report(
     [bold]Examples[/bold]
 
     $ dpaudit report runs/demo
-    $ dpaudit report audit --also junit,sarif,markdown
+    $ dpaudit report audit --also junit,sarif
     """
     if schema:
         from dpaudit.render.documents import schema_text

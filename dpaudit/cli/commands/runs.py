@@ -233,7 +233,7 @@ def export(
 
 def _label(kind: str, settings: Mapping[str, Any]) -> str:
     """A cell for people, with its ε and key where its label leaves them out."""
-    from dpaudit.experiments.cell import Cell
+    from dpaudit.experiments.measure import Cell
 
     axes = {"ε": settings["epsilon"]} if "epsilon" in settings else {}
     if kind in ("attack", "audit"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol, Self
 
 from dpaudit.errors import UsageError
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.experiments.placement.work import Outcome
 
 __all__ = ["Item", "Placement", "place"]

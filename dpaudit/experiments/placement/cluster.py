@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from dpaudit.errors import MissingExtraError, PeerError, UsageError
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.experiments.placement.wire import answer, difference, identity, parse, request
 from dpaudit.experiments.placement.work import Outcome, failure
 

@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import loky
 
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.experiments.placement.wire import answer, parse, request
 from dpaudit.experiments.placement.work import Outcome, failure
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from dpaudit.codec import convert_value, to_dict
 from dpaudit.errors import MessageError, UsageError
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.experiments.placement.work import Outcome, attempt
 from dpaudit.registry import PACKAGES, source_hash
 from dpaudit.results.foreign import RefusedError

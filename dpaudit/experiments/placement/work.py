@@ -13,8 +13,7 @@ from typing import Self
 from dpaudit.codec import to_dict
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.cell import Cell
-from dpaudit.experiments.measure import measure_of
+from dpaudit.experiments.measure import Cell, measure_of
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.noise.key import PancakeKey
 from dpaudit.provenance import collect

@@ -2,6 +2,5 @@
 
 Each gives closed samplers of the noise and whole mechanisms; a table in its file lists them. The
 library is imported in the worker only, and used as it ships: nothing here seeds it or draws for it.
-``base`` is what adapters have in common; ``elsewhere`` calls a library's release in an environment
-of its own, for ``dpaudit history``.
+``base`` is what adapters have in common.
 """

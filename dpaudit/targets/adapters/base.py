@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from dpaudit.targets.check import plain_f64
 from dpaudit.targets.endpoints.targets import Target
 from dpaudit.targets.endpoints.worker import Worker
 from dpaudit.types import Reference
-
-if TYPE_CHECKING:
-    from dpaudit.targets.adapters.elsewhere import Elsewhere
 
 __all__ = [
     "NUMBER_TYPES",
@@ -215,9 +212,14 @@ class AdapterTarget(Worker):
         target: str,
         *,
         role: str = "sampler",
-        where: Elsewhere | None = None,
+        place: str = "",
+        needs: Callable[[], Sequence[str]] = list,
+        interpreter: Callable[[], Sequence[str]] | None = None,
     ) -> None:
-        """``where`` is the library's own environment, if it is not in this one.
+        """``place`` is where the adapter is, as ``MODULE:NAME``, if it is not a registered one.
+
+        ``needs`` and ``interpreter`` are those of a worker in another Python that has the library
+        (:class:`~dpaudit.targets.endpoints.channel.Channel`).
 
         Raises:
             UnknownNameError, UsageError: as :meth:`Library.find`; noise of a mechanism of data
@@ -230,17 +232,20 @@ class AdapterTarget(Worker):
                 f"sampler={name}: releases an aggregate of a data set, its noise cannot be sampled "
                 "separately; audit it as a whole mechanism"
             )
-        spec = {"kind": "adapter", "place": library.name, "member": target, "role": role}
-        if where is None:
-            super().__init__(name, spec)
-            self.version, self.advice = library.version, library.advice
-        else:
-            spec["place"], folder = where.adapter, str(where.folder)
-            super().__init__(name, spec, needs=lambda: [folder], interpreter=where.interpreter)
-            self.version = where.version
+        spec = {"kind": "adapter", "place": place or library.name, "member": target, "role": role}
+        super().__init__(name, spec, needs=needs, interpreter=interpreter)
+        self.version, self.advice = library.version, library.advice
         self.takes_value = mechanism.told and not mechanism.whole
         self._claim = partial(claimed, mechanism, options)
-        self._again = partial(type(self), library, target, role=role, where=where)
+        self._again: Callable[[], AdapterTarget] = partial(
+            type(self),
+            library,
+            target,
+            role=role,
+            place=place,
+            needs=needs,
+            interpreter=interpreter,
+        )
 
     @property
     def claim(self) -> str | None:

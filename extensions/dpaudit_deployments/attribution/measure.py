@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import SpecError
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit_deployments.attribution.records import Batch, EventRecord, Source

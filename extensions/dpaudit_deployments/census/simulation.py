@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey
@@ -37,7 +37,6 @@ from dpaudit_deployments.census.files import (
 from dpaudit_deployments.census.law import IntegerGaussian
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.cell import Cell
     from dpaudit_deployments.census.result import CensusResult
 
 __all__ = [

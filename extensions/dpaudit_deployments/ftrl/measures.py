@@ -17,9 +17,8 @@ from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit import audit_sampler
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.numeric.arrays import to_numpy
 from dpaudit.protocols import Attack, Stream

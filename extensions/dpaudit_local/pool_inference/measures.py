@@ -13,12 +13,11 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid, read_grid
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.cell import Cell
     from dpaudit.protocols import GameAttack, LocalMechanism, Stream, SubmissionPolicy
 
 __all__ = [

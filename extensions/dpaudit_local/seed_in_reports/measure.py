@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpaudit import registry
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.cell import Cell
     from dpaudit.protocols import GameAttack
 
 __all__ = ["MEASURE"]

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import scipy
 
-from dpaudit.accounting.hardness import Measured, entry_bits, measured, seconds_of
+from dpaudit.accounting.hardness import Measured, entry_bits, estimate, measured, seconds_of
+from dpaudit.noise.key import parse_gamma
 from dpaudit_studies.evidence import RESULTS, ROOT, options
 
 TABLE = ROOT / "dpaudit" / "accounting" / "hardness.csv"
@@ -33,6 +34,35 @@ HEAD = """\
 # BLASter 0.1.1, β told, 2026-11-22; seconds are wall time, those of keyless-frontier CPU time, to
 # the key, or of all that was tried
 """
+
+# arXiv 2509.23834: where, what, d, γ, β; a test compares them with the experiments' specs
+_PAPER: tuple[tuple[str, str, int, tuple[str, ...], tuple[float, ...]], ...] = (
+    *(
+        (
+            "Figure 5",
+            f"histogram, {bins:,} bins",
+            bins,
+            ("2sqrtd", "20sqrtd", "2d", "20d"),
+            (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
+        )
+        for bins in (256, 4096, 65536)
+    ),
+    (
+        "Figure 6",
+        "MNIST, LeNet-5",
+        61_706,
+        ("2sqrtd", "20sqrtd", "200sqrtd"),
+        tuple(2.0**-k for k in range(17, 9, -1)),
+    ),
+    *(
+        ("Table 2", f"CIFAR-10, {network}", weights, ("2sqrtd",), (1e-5, 1e-4, 1e-3))
+        for network, weights in (
+            ("MobileNetV2", 2_236_682),
+            ("ResNet-50", 23_520_842),
+            ("VGG-19", 38_958_922),
+        )
+    ),
+)
 
 
 def from_results(names: Sequence[str] = (*RUNS, FRONTIER)) -> Iterator[Measured]:
@@ -116,6 +146,28 @@ def fit(cells: Sequence[Measured]) -> tuple[float, float]:
 def modelled(cell: Measured, first: float, second: float) -> float:
     bits = entry_bits(cell.beta / math.sqrt(2 * math.pi))
     return seconds_of(cell.rows, cell.block, bits=bits, first=first, second=second)
+
+
+def paper() -> Iterator[Mapping[str, Any]]:
+    """The 93 settings of Figures 5 and 6 and Table 2 of arXiv 2509.23834, an estimate each."""
+    for where, what, dim, gammas, betas in _PAPER:
+        for gamma in gammas:
+            for beta in betas:
+                found = estimate(dim, beta, parse_gamma(gamma, dim=dim))
+                lattice = found.lattice
+                yield {
+                    "where": where,
+                    "what": what,
+                    "dim": dim,
+                    "gamma": gamma,
+                    "beta": beta,
+                    "attack": found.attack,
+                    "rows": found.rows,
+                    "block": found.block,
+                    "log2_core_svp": None if lattice is None else lattice.log2_core_svp,
+                    "log2_operations": found.log2_operations,
+                    "within_reach": found.within_reach,
+                }
 
 
 def main() -> None:

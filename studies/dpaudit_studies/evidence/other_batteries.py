@@ -73,7 +73,7 @@ def opened(name: str, stream: KeyedStream) -> ProgramSampler:
     case = CASES[name]
     language = LANGUAGES[case.language]
     command = (*language.command(), case.method)
-    return ProgramSampler(command, name=name, stream=stream, text=language.text)
+    return ProgramSampler(command, name=name, stream=stream)
 
 
 def audited(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:

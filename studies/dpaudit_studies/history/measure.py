@@ -13,13 +13,12 @@ from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.spec_file import spec_of
 from dpaudit.results.text import one_line
-from dpaudit.targets.adapters.elsewhere import Elsewhere
+from dpaudit_studies.history.elsewhere import Elsewhere
 from dpaudit_studies.history.installing import NotInstallableError, built, environment
 from dpaudit_studies.history.options import HistoryOptions
 from dpaudit_studies.history.subjects import BATTERY, EVENTS, Check, subject

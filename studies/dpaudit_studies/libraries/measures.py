@@ -15,9 +15,8 @@ from dpaudit.audit.mechanism import (
 )
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.targets.resolve import open_mechanism
 from dpaudit.types import TestResult

@@ -24,9 +24,8 @@ from dpaudit.errors import (
     SamplerTimeoutError,
     SpecError,
 )
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.targets.check import timed_draws
 from dpaudit_studies.real_samplers import CASES
@@ -50,11 +49,9 @@ class ProgramSampler:
     dim: int | None = None
     available: int | None = None
 
-    def __init__(
-        self, command: tuple[str, ...], *, name: str, stream: KeyedStream, text: bool = False
-    ) -> None:
+    def __init__(self, command: tuple[str, ...], *, name: str, stream: KeyedStream) -> None:
         self.name = name
-        self._command, self._stream, self._text = command, stream, text
+        self._command, self._stream = command, stream
         self._started = 0
         self._program: subprocess.Popen[bytes] | None = None
         self._rest = b""
@@ -84,7 +81,6 @@ class ProgramSampler:
             self._command,
             name=self.name,
             stream=self._stream.child("again", self._started),
-            text=self._text,
         )
 
     def draw(self, n: int, d: int, *, timeout: float) -> Array:
@@ -101,8 +97,8 @@ class ProgramSampler:
             asks.flush()
         except OSError:
             raise SamplerCrashError(f"{self.name}: the program has ended") from None
-        read = self._lines if self._text else self._bytes
-        return read(cast("IO[bytes]", answers), n * d, time.monotonic() + timeout).reshape(n, d)
+        until = time.monotonic() + timeout
+        return self._doubles(cast("IO[bytes]", answers), n * d, until).reshape(n, d)
 
     def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
         """``calls`` calls of ``n`` vectors each: values (calls·n, d) and each call's seconds.
@@ -112,7 +108,7 @@ class ProgramSampler:
         """
         return timed_draws(self.draw, calls, n, d, timeout=timeout)
 
-    def _bytes(self, answers: IO[bytes], count: int, until: float) -> Array:
+    def _doubles(self, answers: IO[bytes], count: int, until: float) -> Array:
         out = self._rest
         parts, have = [out], len(out)
         while have < 8 * count:
@@ -121,15 +117,6 @@ class ProgramSampler:
         out = b"".join(parts)
         self._rest = out[8 * count :]
         return np.frombuffer(out[: 8 * count], "<f8").astype(float)
-
-    def _lines(self, answers: IO[bytes], count: int, until: float) -> Array:
-        parts, have = [self._rest], self._rest.count(b"\n")
-        while have < count:
-            parts.append(self._read(answers, until))
-            have += parts[-1].count(b"\n")
-        lines = b"".join(parts).split(b"\n", count)
-        self._rest = lines[count]
-        return np.array(lines[:count], dtype=float)
 
     def _read(self, answers: IO[bytes], until: float) -> bytes:
         with selectors.DefaultSelector() as ready:
@@ -192,7 +179,6 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
             (*language.command(), case.method),
             name=case.name,
             stream=stream,
-            text=language.text,
         ) as sampler:
             result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
     except MissingExtraError as error:

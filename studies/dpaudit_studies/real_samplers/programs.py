@@ -1,7 +1,7 @@
 """The programs in other languages that draw normal numbers, and how each is built and started.
 
 Each serves on its standard input and output: for every line with a number n it writes n doubles
-(little-endian, or a decimal number a line), and it ends with its input.
+(little-endian), and it ends with its input.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class Language:
     run: tuple[str, ...]
     version: tuple[str, ...]
     build: tuple[str, ...] = ()
-    text: bool = False
 
     def command(self) -> tuple[str, ...]:
         """What starts it, built if it must be; METHOD and SEED are to follow.
@@ -124,11 +123,9 @@ def _native(source: str, *build: str, version: tuple[str, ...] = ()) -> Language
     )  # fmt: skip
 
 
-def _script(source: str, *run: str, version: tuple[str, ...] = (), text: bool = False) -> Language:
+def _script(source: str, *run: str, version: tuple[str, ...] = ()) -> Language:
     """A program that an interpreter reads."""
-    return Language(
-        source=source, run=(*run, "{source}"), version=version or (run[0], "--version"), text=text
-    )
+    return Language(source=source, run=(*run, "{source}"), version=version or (run[0], "--version"))
 
 
 def _package(name: str) -> tuple[str, ...]:
@@ -137,9 +134,6 @@ def _package(name: str) -> tuple[str, ...]:
 
 _JAVA_PATH = "/usr/share/java/commons-math3.jar"
 LANGUAGES: Mapping[str, Language] = {
-    "Ada": _native("normal.adb", "gnatmake", "-q", "-O2", "-D", "{folder}", "{source}", "-o",
-                   "{built}", version=("gnatmake", "--version")),
-    "AWK": _script("normal.awk", "gawk", "-f", text=True),
     "C": _native("normal_libc.c", "gcc", "-lm"),
     "C, GSL": _native("normal_gsl.c", "gcc", "-lgsl", "-lgslcblas", "-lm",
                       version=("gsl-config", "--version")),
@@ -147,37 +141,12 @@ LANGUAGES: Mapping[str, Language] = {
     "C++, Boost": _native("normal_boost.cpp", "g++", version=_package("libboost-random-dev")),
     "C#": Language(source="Normal.cs", build=("mcs", "-out:{built}", "{source}"),
                    run=("mono", "{built}"), version=("mono", "--version")),
-    "Crystal": _native("normal.cr", "crystal", "build", "--release", "-o", "{built}", "{source}",
-                       version=("crystal", "--version")),
-    "D": _native("normal.d", "ldc2", "-O2", "-of={built}", "{source}",
-                 version=("ldc2", "--version")),
-    "Erlang": _script("normal.erl", "escript",
-                      version=("erl", "-noshell", "-eval", 'io:format("~s.0",'
-                               "[erlang:system_info(otp_release)]),halt().")),
-    "Fortran": _native("normal.f90", "gfortran"),
     "Go": _native("normal.go", "go", "build", "-o", "{built}", "{source}",
                   version=("go", "version")),
-    "Haskell": _native("normal.hs", "ghc", "-O2", "-outputdir", "{folder}", "-o", "{built}",
-                       "{source}", version=("ghc", "--numeric-version")),
     "Java": _script("Normal.java", "java", "-cp", _JAVA_PATH),
     "JavaScript": _script("normal.js", "node", "--random-seed={seed}"),
-    "Lisp": _script("normal.lisp", "sbcl", "--script"),
-    "Lua": _script("normal.lua", "lua5.4", version=("lua5.4", "-v")),
-    "LuaJIT": _script("normal.lua", "luajit", version=("luajit", "-v")),
-    "Nim": _native("normal.nim", "nim", "c", "--hints:off", "-d:release", "--nimcache:{folder}/nim",
-                   "-o:{built}", "{source}", version=("nim", "--version")),
-    "OCaml": _native("normal.ml", "ocamlopt", "-o", "{built}", "{source}",
-                     version=("ocamlopt", "-version")),
     "Octave": _script("normal.m", "octave-cli", "--norc", "-q"),
-    "Pascal": _native("normal.pas", "fpc", "-v0", "-O2", "-FU{folder}", "-o{built}", "{source}",
-                      version=("fpc", "-iV")),
-    "Perl": _script("normal.pl", "perl", version=("perl", "-e", 'printf "%vd", $^V')),
-    "PHP": _script("normal.php", "php"),
-    "Prolog": _script("normal.prolog", "swipl", text=True),
     "Python": _script("normal.py", "{python}", version=("python", "python")),
     "R": _script("normal.R", "Rscript", "--vanilla"),
-    "Racket": _script("normal.rkt", "racket"),
-    "Ruby": _script("normal.rb", "ruby"),
-    "Scheme": _script("normal.scm", "guile", "--no-auto-compile"),
     "Tcl": _script("normal.tcl", "tclsh", version=_package("tcl")),
 }  # fmt: skip

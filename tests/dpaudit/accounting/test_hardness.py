@@ -1,7 +1,9 @@
 """The estimate of a pancake's hardness: against lattices that are built, and published values."""
 
+import importlib
 import json
 import math
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,9 +15,11 @@ from dpaudit.accounting.hardness import blur, estimate, log_delta, log_volume, m
 from dpaudit.errors import UsageError
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit.training.models import MODELS
 from dpaudit_studies.evidence import hardness as evidence
 
 ROOT = Path(__file__).parents[3]
+SPECS = Path(importlib.import_module("dpaudit_studies").__file__).parent / "specs"
 
 
 def at(d, beta, **options):
@@ -258,3 +262,36 @@ def test_the_cells_of_the_frontier_are_read_one_per_cell(tmp_path, monkeypatch):
     assert (cell.dim, cell.rows, cell.found, cell.keys) == (96, 225, 2, 3)
     assert (cell.reduction, cell.block, cell.seconds) == ("BKZ-30", 30, 3.0)
     assert (cell.reducer, cell.source) == ("BLASter", "keyless-frontier")
+
+
+@pytest.mark.slow
+def test_the_papers_settings_are_those_of_the_experiments():
+    """Each (d, γ, β) of the specs of Figure 5, Figure 6 and Table 2, once."""
+
+    def spec(name):
+        return tomllib.loads((SPECS / f"gpm-{name}.toml").read_text(encoding="utf-8"))
+
+    def number(text):
+        base, _, power = str(text).partition("^")
+        return float(base) ** float(power or 1)
+
+    fig5 = spec("fig5")
+    want = {
+        (d, g, b)
+        for d in fig5["host"]["bins"]
+        for g in fig5["key"]["gamma"]
+        for b in fig5["key"]["beta"]
+    }
+    for grid in (spec("fig6")["grid"], spec("table2")["grid"]):
+        models = grid["model"] if isinstance(grid["model"], list) else [grid["model"]]
+        want |= {
+            (MODELS[m].parameters, g, number(b))
+            for m in models
+            for g in grid["gamma"]
+            for b in grid["beta"]
+        }
+    settings = list(evidence.paper())
+    shown = [(row["dim"], row["gamma"], row["beta"]) for row in settings]
+    assert set(shown) == want
+    assert len(shown) == len(want) == 93
+    assert [row["beta"] for row in settings if row["within_reach"]] == [1e-5]

@@ -115,7 +115,6 @@ def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, strea
         ("frontier --dim 0", ["dim=0"]),
         ("frontier --samples 1e3", ["samples=1000", "at least 100,000"]),
         ("frontier --seconds -1", ["seconds=-1"]),
-        ("frontier --table nowhere", ["nowhere"]),
     ],
 )
 def test_usage_errors_are_2(folder, words, says):

@@ -1,18 +1,12 @@
 """`dpaudit key hardness`, and what `key new` and `key show` say of it."""
 
-import importlib
 import json
-import tomllib
-from pathlib import Path
 
 import pytest
 from command_line import here as dpaudit
 
 from dpaudit.accounting.hardness import estimate
 from dpaudit.cli.commands import key as key_commands
-from dpaudit.training.models import MODELS
-
-SPECS = Path(importlib.import_module("dpaudit_studies").__file__).parent / "specs"
 
 
 @pytest.fixture
@@ -101,13 +95,12 @@ def test_where_no_lattice_helps_it_says_so():
 
 @pytest.mark.parametrize(
     "args",
-    ["", "--dim 8", "--beta 0.1", "--paper --dim 8 --beta 0.1", "k.json --dim 8 --beta 0.1",
-     "k.json --paper"],
+    ["", "--dim 8", "--beta 0.1", "k.json --dim 8 --beta 0.1"],
 )  # fmt: skip
-def test_one_of_a_file_numbers_and_the_paper(args):
+def test_one_of_a_file_and_numbers(args):
     done = dpaudit("key", "hardness", *args.split())
     assert (done.returncode, done.stdout) == (2, "")
-    assert "give a key's file, or both --dim and --beta, or --paper" in done.stderr
+    assert "give a key's file, or both --dim and --beta, e.g." in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -126,46 +119,6 @@ def test_bad_input_is_a_usage_error(args, says):
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-def test_the_settings_are_those_of_the_experiments():
-    """Each (d, γ, β) of the specs of Figure 5, Figure 6 and Table 2, once."""
-
-    def spec(name):
-        return tomllib.loads((SPECS / f"gpm-{name}.toml").read_text(encoding="utf-8"))
-
-    def number(text):
-        base, _, power = str(text).partition("^")
-        return float(base) ** float(power or 1)
-
-    fig5 = spec("fig5")
-    want = {
-        (d, g, b)
-        for d in fig5["host"]["bins"]
-        for g in fig5["key"]["gamma"]
-        for b in fig5["key"]["beta"]
-    }
-    for grid in (spec("fig6")["grid"], spec("table2")["grid"]):
-        models = grid["model"] if isinstance(grid["model"], list) else [grid["model"]]
-        want |= {
-            (MODELS[m].parameters, g, number(b))
-            for m in models
-            for g in grid["gamma"]
-            for b in grid["beta"]
-        }
-    shown = [(row["dim"], row["gamma"], row["beta"]) for row in key_commands.paper()]
-    assert set(shown) == want
-    assert len(shown) == len(want) == 93
-
-
-@pytest.mark.slow
-def test_the_paper_in_one_command():
-    rows = json.loads(dpaudit("key", "hardness", "--paper", "--format", "json").stdout)
-    assert [row["beta"] for row in rows if row["within_reach"]] == [1e-5]
-    text = dpaudit("key", "hardness", "--paper").stdout
-    assert len(text.strip().splitlines()) == 94
-    assert "Figure 5: histogram, 256 bins" in text
 
 
 @pytest.mark.parametrize(

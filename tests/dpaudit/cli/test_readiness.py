@@ -67,7 +67,7 @@ def wide(n, d): return 1.1 * rng.standard_normal((n, d))
 def release(value, n): return np.round((value + rng.laplace(0, 0.5, n)) * 2**20) / 2**20
 def two(value, n): return np.round((value + rng.laplace(0, 0.5, (n, 2))) * 2**20) / 2**20
 """
-ALL_FORMATS = ("--out", "o", "--also", "sarif,junit,markdown")
+ALL_FORMATS = ("--out", "o", "--also", "sarif,junit")
 NOISE = ("--claim", "gaussian:sigma=1", "--samples", "2e4", "--seed", "1")
 CALLS = {
     # each of these as a process that has just started

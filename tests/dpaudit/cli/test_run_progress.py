@@ -13,7 +13,7 @@ from planted import SPEC, install
 from dpaudit import registry
 from dpaudit.cli import progress
 from dpaudit.cli.progress import Remaining, RunProgress, in_words
-from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.measure import Cell
 from dpaudit.results.text import tell
 from dpaudit.types import CellFailure, CellResult
 
@@ -141,8 +141,8 @@ def test_no_report_of_before_is_left_by_a_run_that_fails_at_once(tmp_path, plant
         '{"schema": "dpaudit-report/1", "kind": "audit", "result": {"verdict": "no-finding"}}'
     )
     (out / "report.sarif").write_text('{"driver": {"name": "dpaudit"}}')
-    (out / "report.md").write_text("mine")
+    (out / "report.junit.xml").write_text("mine")
     (out / "report.html").write_text("No finding")
     done = here("run", spec, "--out", out)
     assert done.returncode == 2, done.stderr
-    assert {path.name for path in out.glob("re*")} == {"results.sqlite", "report.md"}
+    assert {path.name for path in out.glob("re*")} == {"results.sqlite", "report.junit.xml"}

@@ -221,7 +221,7 @@ def test_what_cannot_be_read_or_written(tmp_path):
 
 
 def test_other_programs_files_are_not_ours(tmp_path):
-    names = ["junit", "sarif", "markdown"]
+    names = ["junit", "sarif"]
     for name in names:
         write_report(reports.report(), tmp_path / FORMATS[name][0], format=name)
     assert written(tmp_path) == names

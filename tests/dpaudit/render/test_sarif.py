@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from urllib.parse import unquote, urlsplit
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema.exceptions import best_match
+from markdown_it import MarkdownIt
 from support import reports
 
 from dpaudit.harms import HARMS, page_of
-from dpaudit.render.sarif import location_of, sarif_json
+from dpaudit.render.sarif import code_block, location_of, prose, sarif_json
 from dpaudit.report import replace
 
 
@@ -199,3 +201,53 @@ def test_a_result_names_its_cause_and_a_rule_explains_its_test():
     bare = reports.check("x", topic="not-installed", harm="")
     (rule,) = run_of(reports.report("finding", bare))["tool"]["driver"]["rules"]
     assert "Run the command" in rule["help"]["text"]
+
+
+# --- Markdown in messages: third-party text is text
+
+GITHUB = MarkdownIt("gfm-like", {"linkify": False}).enable(["table", "strikethrough"])
+OURS = {"p", "strong", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "ul", "li"}
+MENTION = re.compile(r"(^|\W)@\w")
+URL = re.compile(r"(https?|ftp)://\w|\bwww\.\w", re.I)
+
+
+def shown(markdown):
+    """Rendered by an independent implementation; only tags that our messages have."""
+    page = GITHUB.render(markdown)
+    tags = {tag.lower() for tag in re.findall(r"</?([a-zA-Z][\w-]*)", page)}
+    assert tags <= OURS, tags - OURS
+    for plain in re.split(r"<pre>.*?</pre>", page, flags=re.S):
+        text = html.unescape(re.sub(r"<[^>]*>", "", plain))
+        assert not MENTION.search(text)
+        assert not URL.search(text)
+    return page
+
+
+@pytest.mark.parametrize("text", ["<script>alert(1)</script>", "[x](y)", "@someone"])
+def test_the_renderer_shows_what_is_not_escaped(text):
+    with pytest.raises(AssertionError):
+        shown(text)
+
+
+@settings(suppress_health_check=list(HealthCheck))
+@given(
+    st.text(st.sampled_from("ab1 .-+=*_`~|<>[]()!&#@:/\\{}$^\n\t\"'w"), max_size=30),
+    st.sampled_from(["{}", "- {}", "| {} |\n|---|", "**x.** {}"]),
+)
+def test_prose_shows_just_that_text(text, form):
+    page = shown(form.format(prose(text)))
+    seen = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).replace("\u2060", "").split())
+    expected = form.replace("|---|", "").strip("|- *").replace("**", "")
+    expected = " ".join(expected.format(" ".join(text.split())).split())
+    if form == "| {} |\n|---|":
+        expected = " ".join(text.split())
+    assert seen == expected
+
+
+@given(st.text(st.sampled_from("a`~\n #"), max_size=30))
+def test_a_code_block_ends_where_it_ends(text):
+    source = code_block(text) + "\n\nafter"
+    token, *_ = GITHUB.parse(source)
+    assert token.type == "fence"
+    assert token.content.rstrip("\n") == text.rstrip("\n")
+    assert GITHUB.render(source).endswith("<p>after</p>\n")

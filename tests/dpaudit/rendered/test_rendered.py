@@ -22,7 +22,6 @@ from support import results
 from dpaudit.cli.app import app
 from dpaudit.render import notebook_card, plain_text
 from dpaudit.render.junit import junit_xml
-from dpaudit.render.markdown import markdown_summary
 from dpaudit.render.page import render_page
 from dpaudit.render.sarif import sarif_json
 from dpaudit.render.terminal import render_terminal
@@ -106,7 +105,6 @@ FILES: dict[str, Callable[[], Iterator[tuple[str, str]]]] = {
     "page.txt": lambda: of_results(lambda report: text_of(render_page(report))),
     "junit.txt": lambda: of_results(junit_xml, FEW),
     "sarif.txt": lambda: of_results(sarif_json, FEW),
-    "markdown.txt": lambda: of_results(markdown_summary),
     "notebook.txt": lambda: of_results(notebook),
     "help.txt": lambda: help_of(typer.main.get_command(app)),
     "errors.txt": errors,

@@ -12,8 +12,7 @@ from support.small_experiments import result_of
 from dpaudit import registry
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments import load_spec
-from dpaudit.experiments.cell import Cell
-from dpaudit.experiments.measure import gathered, summary
+from dpaudit.experiments.measure import Cell, gathered, summary
 from dpaudit.experiments.published import agrees, published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.randomness import KeyedStream

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from dpaudit.targets.adapters.base import AdapterTarget, Library, installed
 
 __all__ = ["Elsewhere"]
 
-_MAIN = str(Path(__file__).parents[1] / "endpoints" / "elsewhere_main.py")
+_MAIN = str(Path(__file__).parent / "elsewhere_main.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Elsewhere:
         Raises:
             UnknownNameError, UsageError: as :meth:`~dpaudit.targets.adapters.base.Library.find`.
         """
-        return AdapterTarget(self.library, target, where=self)
+        return _Release(self, target, role="sampler")
 
     def mechanism(self, target: str) -> AdapterTarget:
         """The whole mechanism ``MECH[:option=value,…]``.
@@ -62,7 +63,7 @@ class Elsewhere:
         Raises:
             UnknownNameError, UsageError: as above.
         """
-        return AdapterTarget(self.library, target, role="mechanism", where=self)
+        return _Release(self, target, role="mechanism")
 
     def interpreter(self) -> list[str]:
         """The command line that starts a worker there."""
@@ -70,6 +71,22 @@ class Elsewhere:
         places = {name: _place(name) for name in ("dpaudit", "msgspec", top)}
         asked = json.dumps({"packages": places, "empty": self.empty})
         return [str(self.folder / "bin" / "python"), "-I", _MAIN, asked]
+
+
+class _Release(AdapterTarget):
+    """A mechanism of the library, in the environment ``where``."""
+
+    def __init__(self, where: Elsewhere, target: str, *, role: str) -> None:
+        super().__init__(
+            where.library,
+            target,
+            role=role,
+            place=where.adapter,
+            needs=lambda: [str(where.folder)],
+            interpreter=where.interpreter,
+        )
+        self.version, self.advice = where.version, ""
+        self._again = partial(type(self), where, target, role=role)
 
 
 def _place(package: str) -> str:
