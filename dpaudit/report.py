@@ -2,7 +2,7 @@
 
 A result describes itself once, next to the code that makes it: ``describe(result)`` in its owner's
 module, registered under the result's ``kind`` in the entry-point group ``dpaudit.results``. Pages,
-terminals, JSON, JUnit, SARIF, Markdown and notebooks render a :class:`Report` and know no kind;
+terminals, JSON, JUnit, SARIF and notebooks render a :class:`Report` and know no kind;
 they are registered in ``dpaudit.formats``. Ours come through the same doors as a stranger's. Texts
 may hold anything: the renderers make them safe.
 """
