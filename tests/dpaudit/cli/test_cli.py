@@ -193,7 +193,7 @@ def test_starting_does_not_import_torch(tmp_path):
     )
     code = (
         "import sys\nfrom dpaudit.cli import main\n"
-        f"for words in ('--help', 'list attacks', {audit!r}):\n"
+        f"for words in ('--help', 'list formats', {audit!r}):\n"
         "    sys.argv[1:] = words.split()\n"
         "    try:\n        main()\n"
         "    except SystemExit as end:\n        assert end.code == 0, (words, end.code)\n"

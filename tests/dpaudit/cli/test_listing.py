@@ -9,7 +9,8 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit import registry
-from dpaudit.cli import output, progress
+from dpaudit.cli import progress
+from dpaudit.cli.commands import listing
 from dpaudit.cli.commands.listing import list_
 from dpaudit.experiments import spec_names
 from dpaudit.targets.adapters import base
@@ -24,7 +25,7 @@ def rows(kind):
 def shown(monkeypatch, capsys, kind, *, width, **options):
     """What a terminal of that width shows."""
     console = progress.SafeConsole(width=width)
-    monkeypatch.setattr(output, "emit", console.print)
+    monkeypatch.setattr(listing, "emit", console.print)
     list_(kind, **options)
     return capsys.readouterr().out
 
