@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dpaudit import registry
+from dpaudit.targets.adapters.base import Library, claimed
 from dpaudit.targets.sandbox.view import files_of_command
 from dpaudit.types import AuditedFile, Reference
 
@@ -62,8 +63,6 @@ def declared_law(name: str) -> str | None:
         return law
     if kind not in registry.plugins("samplers"):
         return None
-    from dpaudit.targets.adapters.base import Library, claimed  # results are shown without numpy
-
     found = registry.load("samplers", kind)
     return claimed(*found.find(target)) if isinstance(found, Library) else None
 
@@ -71,8 +70,6 @@ def declared_law(name: str) -> str | None:
 def _versions(kind: str) -> Mapping[str, str]:
     if kind not in registry.plugins("samplers"):
         return {}
-    from dpaudit.targets.adapters.base import Library  # as above
-
     library = registry.load("samplers", kind)
     version = library.version if isinstance(library, Library) else None
     return {library.distribution: version} if version and library.distribution else {}
