@@ -215,7 +215,7 @@ def floating_point() -> Iterator[str]:
     yield f"In {sum(n for n, _ in held):,} of {sum(of for _, of in held):,}"
     yield from (f"{n} of {of}" for n, of in held if n < of)
     broken = [row["verdict"] in ("broken", "leaks by its time") for row in rows("floating-point")]
-    yield f"{sum(broken)} of {len(broken)} lines succeed"
+    yield f"{sum(broken)} of {len(broken)} rows succeed"
     case = "numpy:laplace laplace-support:sampler=numpy"
     (laplace,) = (row for row in rows("libraries") if row["case"] == case)
     yield f"numpy's Laplace gives {100 * laplace['success']['value']:.1f} %"
