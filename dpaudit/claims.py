@@ -73,28 +73,28 @@ class Claim:
                 f"{where}: family {shown(name)} is not known{nearest(name, FAMILIES)}; "
                 f"write one of {EXAMPLES}"
             )
-        wanted, example = FAMILIES[name], example_of(name)
-        ref = Reference.parse(text, example=f"{wanted}=1")
+        scale, example = FAMILIES[name], example_of(name)
+        ref = Reference.parse(text, example=f"{scale}=1")
         for option in ref.options:
-            if option != wanted:
+            if option != scale:
                 raise UnknownNameError(
                     f"{where}: {ref.name} has no {shown(option)}; write e.g. {example}"
                 )
-        if wanted not in ref.options:
-            raise UsageError(f"{where}: {wanted} is missing; write e.g. {example}")
-        value = ref.options[wanted]
+        if scale not in ref.options:
+            raise UsageError(f"{where}: {scale} is missing; write e.g. {example}")
+        value = ref.options[scale]
         if isinstance(value, (str, bool)) or not 0 < value < math.inf:
             raise UsageError(
-                f"{where}: {wanted}={one_line(value)} must be a finite number > 0; "
+                f"{where}: {scale}={one_line(value)} must be a finite number > 0; "
                 f"write e.g. {example}"
             )
         if value > _LARGEST:
             raise UsageError(
-                f"{where}: {wanted} above {_LARGEST:g} is not supported: its square overflows"
+                f"{where}: {scale} above {_LARGEST:g} is not supported: its square overflows"
             )
         if ref.name.startswith("discrete") and value > _LARGEST_DISCRETE:
             raise UsageError(
-                f"{where}: {wanted} above {_LARGEST_DISCRETE:g} is not supported for discrete laws"
+                f"{where}: {scale} above {_LARGEST_DISCRETE:g} is not supported for discrete laws"
             )
         return cls(ref.name, float(value))
 

@@ -26,13 +26,13 @@ def to_dict(result: Any) -> Any:
     if it is empty. Properties that a class lists in ``in_documents`` are written as well.
     """
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        shown = {
+        public = {
             f.name: getattr(result, f.name)
             for f in dataclasses.fields(result)
             if _is_shown(f, result)
         }
-        shown |= {name: getattr(result, name) for name in getattr(result, "in_documents", ())}
-        return {name: to_dict(value) for name, value in shown.items()}
+        public |= {name: getattr(result, name) for name in getattr(result, "in_documents", ())}
+        return {name: to_dict(value) for name, value in public.items()}
     if isinstance(result, Struct):
         return to_dict(to_builtins(result))
     if isinstance(result, Mapping):

@@ -77,9 +77,9 @@ class Pyramid:
         self._found: dict[str, list[str]] = {}
         self._open: dict[str, list[str]] = {}
 
-    def add(self, component: str, found: str) -> None:
+    def add(self, component: str, finding: str) -> None:
         """Something was found in ``component``."""
-        self._found.setdefault(component, []).append(found)
+        self._found.setdefault(component, []).append(finding)
 
     def leave_open(self, component: str, flaw: str) -> None:
         """``flaw`` in ``component`` is not excluded."""
@@ -225,44 +225,44 @@ def meaning_of_findings(
             by_harm.setdefault(check.harm if check.harm in HARMS else "other", []).append(check)
     first = next(iter(by_harm), "")
     return tuple(
-        _meaning(_harm(name, found, first), found, honest=honest, claimed=claimed)
-        for name, found in by_harm.items()
+        _meaning(_harm(name, findings, first), findings, honest=honest, claimed=claimed)
+        for name, findings in by_harm.items()
     )
 
 
 def no_verdict() -> Meaning:
     """What an inconclusive audit means."""
-    says = (
+    statement = (
         "The audit ended without a verdict: this is neither a pass nor a finding. Remove the "
         "cause that the sentence above names, and repeat the audit."
     )
-    return Meaning(heading="No verdict", says=says)
+    return Meaning(heading="No verdict", says=statement)
 
 
-def _harm(name: str, found: Sequence[Check], first: str) -> Harm:
+def _harm(name: str, findings: Sequence[Check], first: str) -> Harm:
     """The harm; a direction with other noise, after something else, is mostly its consequence."""
-    if name == "hidden" != first and all(c.name == "hidden-direction" for c in found):
+    if name == "hidden" != first and all(c.name == "hidden-direction" for c in findings):
         return _SOME_DIRECTION
     return HARMS[name]
 
 
-def _meaning(harm: Harm, found: Sequence[Check], *, honest: str, claimed: float) -> Meaning:
-    told = harm.harm or _harm_of_epsilon(found, claimed) or HARMS["other"].harm
+def _meaning(harm: Harm, findings: Sequence[Check], *, honest: str, claimed: float) -> Meaning:
+    statement = harm.harm or _harm_of_epsilon(findings, claimed) or HARMS["other"].harm
     if harm is HARMS["strength"]:
-        told = _direction(found) or told
-    told = told[:1].upper() + told[1:]
-    sure = _sure(min((c.p_adjusted for c in found if c.p_adjusted is not None), default=0.0))
+        statement = _direction(findings) or statement
+    statement = statement[:1].upper() + statement[1:]
+    sure = _sure(min((c.p_adjusted for c in findings if c.p_adjusted is not None), default=0.0))
     return Meaning(
         heading=harm.heading,
-        says=f"{told}; {honest} would look like this in {sure}. {harm.todo}",
-        found="; ".join(c.name for c in found),
-        topics=tuple(dict.fromkeys(c.topic for c in found if c.topic)),
+        says=f"{statement}; {honest} would look like this in {sure}. {harm.todo}",
+        found="; ".join(c.name for c in findings),
+        topics=tuple(dict.fromkeys(c.topic for c in findings if c.topic)),
     )
 
 
-def _direction(found: Sequence[Check]) -> str:
+def _direction(findings: Sequence[Check]) -> str:
     """Which way the strength differs, if the interval of a scale says it."""
-    scale = next((c.interval for c in found if c.name == "moments" and c.unit), None)
+    scale = next((c.interval for c in findings if c.name == "moments" and c.unit), None)
     if scale is None or not (math.isfinite(scale.low) and math.isfinite(scale.high)):
         return ""
     if 0 < scale.high < 1:
@@ -286,14 +286,14 @@ def _sure(p: float) -> str:
     return f"at most 1 of {math.floor(1 / p):,} audits"
 
 
-def _harm_of_epsilon(found: Sequence[Check], claimed: float) -> str:
-    bounds = (c.interval.low if c.interval else c.statistic for c in found if c.unit == "ε")
-    shown = max((bound for bound in bounds if bound is not None), default=0.0)
-    if not shown > claimed:
+def _harm_of_epsilon(findings: Sequence[Check], claimed: float) -> str:
+    bounds = (c.interval.low if c.interval else c.statistic for c in findings if c.unit == "ε")
+    largest = max((bound for bound in bounds if bound is not None), default=0.0)
+    if not largest > claimed:
         return ""
     return (
         "whoever sees a release can tell data with a person from data without them better than "
-        f"claimed: {odds_text(shown)}, where the claim allows {_ratio(claimed)} : 1"
+        f"claimed: {odds_text(largest)}, where the claim allows {_ratio(claimed)} : 1"
     )
 
 
@@ -377,13 +377,13 @@ def topics() -> dict[str, Topic]:
 
     Of attacks those with a page.
     """
-    found = [Topic(name, command, "dpaudit", target) for name, (command, target) in _OWN.items()]
+    pages = [Topic(name, command, "dpaudit", target) for name, (command, target) in _OWN.items()]
     for name, plugin in registry.plugins("tests").items():
-        found.append(_topic(name, "audit", plugin))
+        pages.append(_topic(name, "audit", plugin))
     for name, plugin in registry.plugins("attacks").items():
         if _page(plugin.target, attack_topic(name)) is not None:
-            found.append(_topic(attack_topic(name), "mechanism", plugin))
-    return {topic.name: topic for topic in sorted(found, key=lambda t: (t.command, t.name))}
+            pages.append(_topic(attack_topic(name), "mechanism", plugin))
+    return {topic.name: topic for topic in sorted(pages, key=lambda t: (t.command, t.name))}
 
 
 def _topic(name: str, command: str, plugin: registry.Plugin) -> Topic:
@@ -397,23 +397,23 @@ def explain(test: str) -> Explanation:
     Raises:
         UnknownNameError: there is none of that name (with the nearest one).
     """
-    known = topics()
-    name = test if test in known else topic_of(test)
+    pages = topics()
+    name = test if test in pages else topic_of(test)
     if (page := page_of(name)) is not None:
         return page
     plugins = {attack_topic(n): p for n, p in registry.plugins("attacks").items()}
     plugin = (plugins | registry.plugins("tests")).get(name)
     if plugin is None:
         raise UnknownNameError(
-            f"test={one_line(test, limit=200)}: not known{registry.nearest(test, known)}"
+            f"test={one_line(test, limit=200)}: not known{registry.nearest(test, pages)}"
         )
     return Explanation(name, _docstring(plugin) or "It has no description.")
 
 
 def page_of(topic: str) -> Explanation | None:
     """The page of a topic, if it has one; imports nothing."""
-    known = topics().get(topic)
-    page = _page(known.target, topic) if known else None
+    pages = topics().get(topic)
+    page = _page(pages.target, topic) if pages else None
     if page is None:
         return None
     summary, *rest = _HEADING.split(page.read_text(encoding="utf-8"))

@@ -269,13 +269,13 @@ class OptimizerOptions:
     delta: Annotated[float, Option("δ of the claim about one step.")] = 1e-5
     samples: Annotated[
         int,
-        Option("Values of noise.", read=partial(count_of, what="values", example="1e6")),
+        Option("Values of noise.", read=partial(count_of, unit="values", example="1e6")),
     ] = 1_000_000
     releases: Annotated[
         int | None,
         Option(
             "Releases of a step at each batch.",
-            read=partial(count_of, name="releases", what="releases", example="2e4"),
+            read=partial(count_of, name="releases", unit="releases", example="2e4"),
         ),
     ] = None
     alpha: Annotated[float, Option("Probability of a finding against an honest one.")] = 0.01

@@ -107,7 +107,7 @@ def field_of(name: str, hint: Any, *, default: Any, required: bool) -> OptionFie
 
 
 def from_keywords(
-    cls: type[T], given: Mapping[str, Any], base: T | None = None, /, **defaults: Any
+    cls: type[T], keywords: Mapping[str, Any], base: T | None = None, /, **defaults: Any
 ) -> T:
     """An instance of ``cls`` from keywords as people write them; None stands for the default.
 
@@ -116,34 +116,34 @@ def from_keywords(
     Raises:
         UsageError: a name that is none of its options, or a value that does not fit.
     """
-    (given,) = parted(given, cls)
+    (keywords,) = parted(keywords, cls)
     readers = {f.name: f.option.read for f in fields_of(cls)}
-    values = defaults | {name: value for name, value in given.items() if value is not None}
+    values = defaults | {name: value for name, value in keywords.items() if value is not None}
     for name, value in values.items():
-        read = readers[name]
-        values[name] = value if read is None else read(value)
+        reader = readers[name]
+        values[name] = value if reader is None else reader(value)
     return cls(**values) if base is None else dataclasses.replace(base, **values)  # type: ignore[type-var]
 
 
-def parted(given: Mapping[str, Any], *classes: type) -> list[dict[str, Any]]:
+def parted(keywords: Mapping[str, Any], *classes: type) -> list[dict[str, Any]]:
     """Keywords, sorted by the class whose options they are.
 
     Raises:
         UsageError: a name that belongs to no class.
     """
     names = [[f.name for f in fields_of(cls)] for cls in classes]
-    known = [name for some in names for name in some]
-    if unknown := set(given) - set(known):
-        raise UsageError(f"{min(unknown)}: no such option; there are: {', '.join(known)}")
-    return [{name: given[name] for name in some if name in given} for some in names]
+    options = [name for some in names for name in some]
+    if unknown := set(keywords) - set(options):
+        raise UsageError(f"{min(unknown)}: no such option; there are: {', '.join(options)}")
+    return [{name: keywords[name] for name in some if name in keywords} for some in names]
 
 
 def takes(*classes: type) -> Callable[[F], F]:
     """Say in the help of a function that its further keywords are the options of ``classes``."""
 
     def described(function: F) -> F:
-        shown = [field for cls in classes for field in fields_of(cls) if field.option.help]
-        lines = "".join(f"        {field.name}: {field.option.help}\n" for field in shown)
+        options = [field for cls in classes for field in fields_of(cls) if field.option.help]
+        lines = "".join(f"        {field.name}: {field.option.help}\n" for field in options)
         function.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n    Keyword Args:\n{lines}    "
         return function
 
@@ -152,9 +152,9 @@ def takes(*classes: type) -> Callable[[F], F]:
 
 def command_of(kind: str, target: str, *options: Any, **more: Any) -> str:
     """``dpaudit KIND TARGET`` with what differs from the defaults, and ``more``, where not None."""
-    given = {name: value for name, value in more.items() if value is not None}
-    words = [word for name, value in given.items() for word in (f"--{name}", _text(value))]
-    return shlex.join(["dpaudit", kind, target, *words, *words_of(*options)])
+    extra = {name: value for name, value in more.items() if value is not None}
+    arguments = [word for name, value in extra.items() for word in (f"--{name}", _text(value))]
+    return shlex.join(["dpaudit", kind, target, *arguments, *words_of(*options)])
 
 
 def words_of(*options: Any, only: Collection[str] = ()) -> list[str]:
@@ -162,11 +162,11 @@ def words_of(*options: Any, only: Collection[str] = ()) -> list[str]:
 
     ``only``: the fields that count; all, if empty.
     """
-    words: list[str] = []
+    arguments: list[str] = []
     for field, value in _changed(options):
         if field.option.help and (not only or field.name in only):
-            words += [field.flag] if value is True else [field.flag, _text(value)]
-    return words
+            arguments += [field.flag] if value is True else [field.flag, _text(value)]
+    return arguments
 
 
 def keywords_of(*options: Any) -> list[str]:
@@ -195,24 +195,24 @@ _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9}
 _MOST = 10**15
 
 
-def count_of(given: float | str, *, what: str, example: str, name: str = "samples") -> int:
+def count_of(value: float | str, *, unit: str, example: str, name: str = "samples") -> int:
     """A count as users write it: ``200000``, ``200k``, ``1M``, ``2e5``, ``1_000_000``.
 
     Raises:
         UsageError: not a whole number from 1 to 1e15, with the ways to write one.
 
-    >>> [count_of(text, what="values", example="1e7") for text in ("200k", "1.5M", "2e5", 1e3)]
+    >>> [count_of(text, unit="values", example="1e7") for text in ("200k", "1.5M", "2e5", 1e3)]
     [200000, 1500000, 200000, 1000]
     """
-    text = str(given).strip().lower()
-    unit = _UNITS.get(text[-1:], 1)
+    text = str(value).strip().lower()
+    factor = _UNITS.get(text[-1:], 1)
     try:
-        number = Decimal(text[:-1] if unit > 1 else text) * unit
+        number = Decimal(text[:-1] if factor > 1 else text) * factor
     except ArithmeticError:
         number = Decimal(0)
     if not (number.is_finite() and 1 <= number <= _MOST and number == int(number)):
         raise UsageError(
-            f"{name}={one_line(given)}: must be a whole number of {what}, "
+            f"{name}={one_line(value)}: must be a whole number of {unit}, "
             f"written like {example}, 200k, 1M or 1_000_000"
         )
     return int(number)

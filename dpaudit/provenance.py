@@ -26,13 +26,13 @@ _REPORTED = ("dpaudit", "numpy", "scipy", "cryptography", "torch")
 @functools.cache
 def versions() -> dict[str, str]:
     """Versions of Python, dpaudit and the libraries that its numbers come from."""
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for name in _REPORTED:
         try:
-            found[name] = version(name)
+            numbers[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            numbers[name] = "not installed"
+    return numbers
 
 
 def hardware() -> str:
@@ -63,7 +63,7 @@ def _accelerator() -> str:
 
 
 def identified(
-    made: Provenance,
+    provenance: Provenance,
     *,
     by: str,
     files: Iterable[AuditedFile] = (),
@@ -71,10 +71,10 @@ def identified(
 ) -> Provenance:
     """Provenance that also says who ran the audit, and what was audited: files, or a library."""
     return replace(
-        made,
+        provenance,
         by=one_line(by, limit=200),
         files=tuple(files),
-        versions={**made.versions, **versions},
+        versions={**provenance.versions, **versions},
     )
 
 

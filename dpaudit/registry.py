@@ -115,14 +115,14 @@ class Plugin:
         return importlib.util.find_spec(self.entry_point.module.partition(".")[0]) is not None
 
 
-def nearest(name: object, known: Iterable[str]) -> str:
+def nearest(name: object, names: Iterable[str]) -> str:
     """``; did you mean 'x'?``, or the list of known names if none is near."""
-    known = sorted(known)
+    names = sorted(names)
     text = str(name).lower()[:_LONGEST]  # the search is quadratic in its length
-    close = difflib.get_close_matches(text, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; there are: {', '.join(known)}" if known else "; none is installed"
+    return f"; there are: {', '.join(names)}" if names else "; none is installed"
 
 
 def plugins(kind: str) -> dict[str, Plugin]:
@@ -144,19 +144,19 @@ def _release(dist: Distribution) -> tuple[str, str]:
 
 @functools.cache  # reading all distributions' metadata takes tens of milliseconds
 def _scan(kind: str, find: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, Plugin]:
-    found: dict[str, Plugin] = {}
+    plugins: dict[str, Plugin] = {}
     for ep in find(group=f"dpaudit.{kind}"):
         name, version = _release(ep.dist) if ep.dist else ("unknown", "unknown")
         origin = PluginOrigin(kind=kind, name=ep.name, distribution=name, version=version)
         new = Plugin(origin, ep.value, ep)
-        old = found.get(ep.name)
+        old = plugins.get(ep.name)
         if old is not None and (old.target, old.origin.distribution) != (new.target, name):
             raise DuplicatePluginError(
                 f"{kind}={ep.name}: registered by {old.origin.distribution} ({old.target}) "
                 f"and by {name} ({new.target}); uninstall one of them"
             )
-        found[ep.name] = new
-    return dict(sorted(found.items()))
+        plugins[ep.name] = new
+    return dict(sorted(plugins.items()))
 
 
 def plugin(kind: str, name: str) -> Plugin:
@@ -165,9 +165,9 @@ def plugin(kind: str, name: str) -> Plugin:
     Raises:
         UnknownNameError: with the nearest match.
     """
-    found = _known(kind, name)
-    sha256 = source_hash(found.target.partition(":")[0])
-    return replace(found, origin=replace(found.origin, sha256=sha256))
+    entry = _known(kind, name)
+    sha256 = source_hash(entry.target.partition(":")[0])
+    return replace(entry, origin=replace(entry.origin, sha256=sha256))
 
 
 def source_hash(module: str) -> str:
@@ -198,15 +198,15 @@ def _hash_of(name: str) -> str:
     import zipfile
     import zlib
 
-    digest, found = hashlib.sha256(), False
+    digest, any_source = hashlib.sha256(), False
     try:
         for path, read in sorted(_sources(_spec(name)), key=lambda source: source[0]):
             content = read()
             digest.update(f"{path}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
-            found = True
+            any_source = True
     except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error):
         return ""
-    return digest.hexdigest() if found else ""
+    return digest.hexdigest() if any_source else ""
 
 
 def _spec(name: str) -> ModuleSpec | None:
@@ -228,15 +228,15 @@ def _sources(spec: ModuleSpec | None) -> Iterator[tuple[str, Callable[[], bytes]
         yield name, functools.partial(loader.get_data, spec.origin)
 
 
-def _below(folder: Traversable, path: str, seen: set[str]) -> Iterator[Any]:
+def _below(folder: Traversable, path: str, visited: set[str]) -> Iterator[Any]:
     """Sources below ``folder``, also behind links, as they can be imported; no folder twice."""
     real = os.path.realpath(str(folder))
-    if real in seen:
+    if real in visited:
         return
-    seen.add(real)
+    visited.add(real)
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
-            yield from _below(entry, f"{path}{entry.name}/", seen)
+            yield from _below(entry, f"{path}{entry.name}/", visited)
         elif entry.name.endswith(".py") and entry.is_file():
             yield f"{path}{entry.name}", entry.read_bytes
 
@@ -261,10 +261,10 @@ def documented(plugin: Plugin) -> str:
     Raises:
         Exception: whatever importing it raises.
     """
-    made = plugin.entry_point.load()
-    own = made.__doc__ if isinstance(made, (type, FunctionType)) else None
-    if own is None or own.startswith(f"{made.__name__}("):  # what a dataclass has without one
-        module = made.__module__ if isinstance(made, type) else plugin.entry_point.module
+    factory = plugin.entry_point.load()
+    own = factory.__doc__ if isinstance(factory, (type, FunctionType)) else None
+    if own is None or own.startswith(f"{factory.__name__}("):  # what a dataclass has without one
+        module = factory.__module__ if isinstance(factory, type) else plugin.entry_point.module
         own = sys.modules[module].__doc__
     return inspect.cleandoc(own or "")
 
@@ -294,13 +294,13 @@ def describe(plugin: Plugin) -> Description:
         return Description(says="", extra=_EXTRAS.get(missing), missing=missing)
     except (Exception, SystemExit) as error:  # noqa: BLE001 a third party's module can raise anything
         return Description(says=f"cannot be imported: {error_text(error, limit=200)}")
-    made = plugin.entry_point.load()
-    library = str(getattr(made, "module", "")).partition(".")[0]  # an adapter's
-    options = _offered(made, plugin.origin.kind)
-    says = _sentence(text, names=options)
+    factory = plugin.entry_point.load()
+    library = str(getattr(factory, "module", "")).partition(".")[0]  # an adapter's
+    options = _offered(factory, plugin.origin.kind)
+    sentence = _sentence(text, names=options)
     return Description(
-        says=says.removeprefix(f"{_SPECIMEN}. "),
-        specimen=says.startswith(_SPECIMEN),
+        says=sentence.removeprefix(f"{_SPECIMEN}. "),
+        specimen=sentence.startswith(_SPECIMEN),
         options=options,
         extra=_EXTRAS.get(library),
         missing=library if library in _EXTRAS and not importlib.util.find_spec(library) else "",
@@ -310,15 +310,15 @@ def describe(plugin: Plugin) -> Description:
 _SPECIMEN = "LAB SPECIMEN"
 
 
-def _offered(made: Any, kind: str) -> dict[str, str | None]:
+def _offered(factory: Any, kind: str) -> dict[str, str | None]:
     """The options of a class with their defaults; of a test, those that are keywords only."""
-    if not isinstance(made, type) or kind == "samplers":  # these are named as command:, file:, …
+    if not isinstance(factory, type) or kind == "samplers":  # these are named as command:, file:, …
         return {}
     kinds = [inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD]
     kinds = kinds[:1] if kind == "tests" else kinds
     return {
         name: None if option.default is option.empty else str(option.default)
-        for name, option in _parameters(made).items()
+        for name, option in _parameters(factory).items()
         if option.kind in kinds and not name.startswith("_")
     }
 
@@ -336,12 +336,12 @@ def _sentence(text: str, *, names: Collection[str]) -> str:
 
 
 def _known(kind: str, name: str) -> Plugin:
-    known = plugins(kind)
-    if name not in known:
+    registered = plugins(kind)
+    if name not in registered:
         raise UnknownNameError(
-            f"{kind.removesuffix('s')}={one_line(name)}: not known{nearest(name, known)}"
+            f"{kind.removesuffix('s')}={one_line(name)}: not known{nearest(name, registered)}"
         )
-    return known[name]
+    return registered[name]
 
 
 def load(kind: str, name: str) -> Any:
@@ -351,13 +351,13 @@ def load(kind: str, name: str) -> Any:
         UnknownNameError: no such name.
         MissingExtraError: it needs an optional dependency, or its package was taken away.
     """
-    found = _known(kind, name)
+    plugin = _known(kind, name)
     try:
-        return found.entry_point.load()
+        return plugin.entry_point.load()
     except ModuleNotFoundError as error:
         hint = missing_extra(error)
-        if not found.on_disk:
-            hint = f"its package {error.name} is not there; reinstall {found.origin.distribution}"
+        if not plugin.on_disk:
+            hint = f"its package {error.name} is not there; reinstall {plugin.origin.distribution}"
         if hint is None:
             raise
         raise MissingExtraError(f"{kind.removesuffix('s')}={name}: {hint}") from error
@@ -390,9 +390,9 @@ def offered(kind: str, reference: Reference, **known: Any) -> Reference:
         UnknownNameError: no such plug-in.
     """
     takes = _parameters(load(kind, reference.name))
-    given = reference.options
-    new = {k: v for k, v in known.items() if k in takes and k not in given and v is not None}
-    return Reference(reference.name, {**new, **given})
+    stated = reference.options
+    new = {k: v for k, v in known.items() if k in takes and k not in stated and v is not None}
+    return Reference(reference.name, {**new, **stated})
 
 
 def create(kind: str, reference: Reference | str, *args: Any) -> Any:
@@ -405,29 +405,29 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
     """
     ref = Reference.parse(reference) if isinstance(reference, str) else reference
     factory = load(kind, ref.name)
-    what = f"{kind.removesuffix('s')} {ref.name}"
+    label = f"{kind.removesuffix('s')} {ref.name}"
     parameters = _parameters(factory).values()
     named = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][len(args) :]
     options = named + [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     names = [p.name for p in options]
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        for given, value in ref.options.items():
-            if given not in names:
-                hint = nearest(given, names) if names else "; it takes none"
+        for option_name, value in ref.options.items():
+            if option_name not in names:
+                hint = nearest(option_name, names) if names else "; it takes none"
                 raise UnknownNameError(
-                    f"{one_line(given)}={one_line(value)}: {what} has no such option{hint}"
+                    f"{one_line(option_name)}={one_line(value)}: {label} has no such option{hint}"
                 )
     for option in options:
         if option.default is option.empty and option.name not in ref.options:
             raise UsageError(
-                f"{option.name}: {what} needs it; write {ref.name}:{option.name}=VALUE"
+                f"{option.name}: {label} needs it; write {ref.name}:{option.name}=VALUE"
             )
     try:
         return factory(*args, **ref.options)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, UsageError):
-            words = one_line(error, limit=2000)  # it quotes the options
-            raise error if words == str(error) else UsageError(words) from error
+            message = one_line(error, limit=2000)  # it quotes the options
+            raise error if message == str(error) else UsageError(message) from error
         raise UsageError(
-            f"{what}: invalid options ({error_text(error)}); see its documentation"
+            f"{label}: invalid options ({error_text(error)}); see its documentation"
         ) from error

@@ -117,10 +117,10 @@ def _number(text: str) -> Value:
         return text
 
 
-def brief(result: Any, *words: object) -> str:
+def brief(result: Any, *parts: object) -> str:
     """A ``repr`` of one line without control characters; empty words are left out."""
-    said = ", ".join(one_line(word, limit=120) for word in words if word not in ("", None))
-    return f"<{type(result).__name__}: {said}>"
+    text = ", ".join(one_line(word, limit=120) for word in parts if word not in ("", None))
+    return f"<{type(result).__name__}: {text}>"
 
 
 def smallest_p(tests: Sequence[TestResult]) -> str:
@@ -238,8 +238,8 @@ class Provenance:
     command: str = field(default="", metadata={"document": "if any"})
 
     def __repr__(self) -> str:
-        known = self.versions.get("dpaudit", "")
-        return brief(self, f"seed {self.seed}", known and f"dpaudit {known}", self.started)
+        version = self.versions.get("dpaudit", "")
+        return brief(self, f"seed {self.seed}", version and f"dpaudit {version}", self.started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +282,8 @@ class PowerPoint:
     found_high: Share | None = None
 
     def __repr__(self) -> str:
-        found = f"{self.size:.3g} {self.unit} found by {self.by}"
-        return brief(self, self.flaw, found, f"{self.samples:,} values", f"dim {self.dim}")
+        text = f"{self.size:.3g} {self.unit} found by {self.by}"
+        return brief(self, self.flaw, text, f"{self.samples:,} values", f"dim {self.dim}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

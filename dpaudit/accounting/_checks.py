@@ -60,11 +60,11 @@ def number(**values: float) -> None:
             raise UsageError(f"{name}={value}: must be a finite number")
 
 
-def pld_modules(asked: str, *names: str) -> tuple[ModuleType, ...]:
-    """Modules of ``dp_accounting.pld``; without it an error with what was ``asked``."""
+def pld_modules(argument: str, *names: str) -> tuple[ModuleType, ...]:
+    """Modules of ``dp_accounting.pld``; without it an error with what was ``argument``."""
     try:
         return tuple(import_module(f"dp_accounting.pld.{name}") for name in names)
     except ImportError as error:
         raise MissingExtraError(
-            f"{asked}: dp-accounting is not installed; pip install 'dpaudit[accounting]'"
+            f"{argument}: dp-accounting is not installed; pip install 'dpaudit[accounting]'"
         ) from error

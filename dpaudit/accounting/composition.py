@@ -91,9 +91,9 @@ def compose_epsilon(
             f"(W={pair.wave:.2g}); "
             "use compose_epsilon_trivial"
         )
-    left = delta * math.exp(-max(log_factor, 0.0))
-    fine = _composed(left, n, pair, step)
-    return ProfileValue(fine, abs(_composed(left, n, pair, 2 * step) - fine))
+    remaining = delta * math.exp(-max(log_factor, 0.0))
+    fine = _composed(remaining, n, pair, step)
+    return ProfileValue(fine, abs(_composed(remaining, n, pair, 2 * step) - fine))
 
 
 def _count(n: int) -> None:
@@ -148,8 +148,8 @@ def _phase_losses(pair: Pair, step: float, n: int, t: float) -> tuple[int, Array
     top = np.maximum(np.maximum(edges_loss[:-1], edges_loss[1:]), h.max(axis=1))
     left, right = np.floor(bottom / step), np.ceil(top / step)
     right = np.maximum(right, left + 1)
-    kept = np.exp(left[:, None] * step - h)  # e^{−loss} relative to the lower grid point
-    ratio = np.divide((p * kept).sum(axis=1), mass, out=np.ones_like(mass), where=mass > 0)
+    weight = np.exp(left[:, None] * step - h)  # e^{−loss} relative to the lower grid point
+    ratio = np.divide((p * weight).sum(axis=1), mass, out=np.ones_like(mass), where=mass > 0)
     upper = np.clip((1 - ratio) / -np.expm1(-(right - left) * step), 0, 1)
     origin = int(left.min())
     at = (left - origin).astype(np.int64), (right - origin).astype(np.int64)
@@ -312,12 +312,12 @@ def _neighbours(
     """Components that may be worst, ascending; their distances from whole turns; γ·across/Δ."""
     positive(sensitivity=sensitivity)
     probability(delta)
-    given = np.abs(np.asarray(along, np.float64).ravel())
-    if not given.size:
+    offsets = np.abs(np.asarray(along, np.float64).ravel())
+    if not offsets.size:
         raise UsageError(
             "along=[]: must hold one component per neighbour; pass host.differences(direction)"
         )
-    largest = float(given.max())
+    largest = float(offsets.max())
     if not largest <= sensitivity * (1 + 1e-9):
         raise UsageError(
             f"along={largest}: must be at most sensitivity={sensitivity}; "
@@ -331,7 +331,7 @@ def _neighbours(
     Pair(sigma, beta, gamma, 0.0, sensitivity)
     period = ROOT_2PI * sigma / gamma
     values = _candidates(
-        np.minimum(given, sensitivity), slack=slack, most=sensitivity, period=period
+        np.minimum(offsets, sensitivity), slack=slack, most=sensitivity, period=period
     )
     turns = values / period
     ratio = gamma * np.sqrt(np.maximum(0.0, 1 - (values / sensitivity) ** 2))
@@ -355,9 +355,9 @@ def _others(delta: float, reference: Pair, *, wave: float, along: float) -> floa
     ``wave`` and ``along`` are the largest of those neighbours.
     """
 
-    def bound(left: float) -> float:
-        found = inverse(independent, reference, left)
-        return found.value + found.error
+    def bound(remaining: float) -> float:
+        epsilon = inverse(independent, reference, remaining)
+        return epsilon.value + epsilon.error
 
     kappa = ROOT_2PI * along / (reference.gamma * reference.sigma)
     own = 2 * sum(math.exp(-math.pi * (m * reference.gamma) ** 2) for m in range(1, 1000))

@@ -160,7 +160,7 @@ def discrete_gaussian_bounds(
             says="discrete Gaussian profile, summed (Canonne, Kamath and Steinke 2020, Theorem 7)",
         )
     high = zcdp_epsilon(delta, rho=far / scale * (far / scale) / 2)
-    says = "discrete Gaussian by zCDP (Canonne, Kamath and Steinke 2020, Theorem 4)"
+    theorem = "discrete Gaussian by zCDP (Canonne, Kamath and Steinke 2020, Theorem 4)"
     low = 0.0
     for t in (1.0, 1.25, 1.5, 2.0):
         if t >= scale:
@@ -172,7 +172,7 @@ def discrete_gaussian_bounds(
             )
             if own + 2 * factor < high:
                 high = own + 2 * factor
-                says = "continuous Gaussian, rounded at random (Poisson summation)"
+                theorem = "continuous Gaussian, rounded at random (Poisson summation)"
         inner = scale * t / math.hypot(scale, t)
         factor = _log_factor(inner, dim)
         if near and math.log(delta) + factor < 0:
@@ -180,7 +180,7 @@ def discrete_gaussian_bounds(
                 delta * math.exp(factor), sigma=math.hypot(scale, t), sensitivity=near
             )
             low = max(low, own - 2 * factor)
-    return EpsilonBounds(low=min(low, high), high=high, says=says)
+    return EpsilonBounds(low=min(low, high), high=high, says=theorem)
 
 
 def discrete_laplace_bounds(
@@ -276,11 +276,11 @@ def discrete_gaussian_sum_bounds(
     whole = scale * math.sqrt(parties)
     own = {"scale": whole, "sensitivity": sensitivity, "dim": dim, "rounded": rounded}
     apart = dim * discrete_gaussian_sum_factor(scale, parties)
-    low, high, says = 0.0, math.inf, "no bound: the shares are too small"
+    low, high, theorem = 0.0, math.inf, "no bound: the shares are too small"
     if math.log(delta) - apart > -700:
         one = discrete_gaussian_bounds(delta * math.exp(-apart), **own)  # type: ignore[arg-type]
         high = one.high + 2 * apart
-        says = f"sum of {parties} shares, by Poisson summation near one; {one.says}"
+        theorem = f"sum of {parties} shares, by Poisson summation near one; {one.says}"
     if math.log(delta) + apart < 0:
         low = max(0.0, discrete_gaussian_bounds(delta * math.exp(apart), **own).low - 2 * apart)  # type: ignore[arg-type]
     if scale >= 0.5:
@@ -292,8 +292,10 @@ def discrete_gaussian_sum_bounds(
         theirs = zcdp_epsilon(delta, rho=rho) if rho > 0 else 0.0
         if theirs < high:
             high = theirs
-            says = "distributed discrete Gaussian (Kairouz, Liu and Steinke 2021, Proposition 14)"
-    return EpsilonBounds(low=min(low, high), high=high, says=says)
+            theorem = (
+                "distributed discrete Gaussian (Kairouz, Liu and Steinke 2021, Proposition 14)"
+            )
+    return EpsilonBounds(low=min(low, high), high=high, says=theorem)
 
 
 def skellam_rdp(order: Orders, *, variance: float, l1: float, l2: float) -> Orders:
@@ -325,7 +327,7 @@ def skellam_bounds(
     probability(delta)
     positive(variance=variance, sensitivity=sensitivity)
     _counts(dim=dim)
-    says = "Skellam by Rényi divergence (Agarwal, Kairouz and Liu 2021, Theorem 3.5)"
+    theorem = "Skellam by Rényi divergence (Agarwal, Kairouz and Liu 2021, Theorem 3.5)"
     l2 = farthest(sensitivity, dim, rounded)
     if l2 == 0:
         return EpsilonBounds(low=0.0, high=0.0, says="whole numbers less than 1 apart are equal")
@@ -334,7 +336,7 @@ def skellam_bounds(
     epsilon = skellam_rdp(a, variance=variance, l1=l1, l2=l2) + (
         -math.log(delta) + (a - 1) * np.log1p(-1 / a) - np.log(a)
     ) / (a - 1)
-    return EpsilonBounds(low=0.0, high=max(0.0, float(epsilon.min())), says=says)
+    return EpsilonBounds(low=0.0, high=max(0.0, float(epsilon.min())), says=theorem)
 
 
 def _counts(**values: int) -> None:

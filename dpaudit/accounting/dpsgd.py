@@ -63,20 +63,20 @@ class DpSgd:
         Raises:
             UsageError: a part is missing, unknown or no number, or out of range.
         """
-        wanted = f"claim-dpsgd={one_line(text)}: write e.g. {cls.EXAMPLE}"
+        rule = f"claim-dpsgd={one_line(text)}: write e.g. {cls.EXAMPLE}"
         try:
             options = Reference.parse(f"dpsgd:{text}").options
         except UsageError as error:
-            raise UsageError(wanted) from error
-        given = {name: options.get(name) for name in ("sigma", "rate", "steps")}
+            raise UsageError(rule) from error
+        values = {name: options.get(name) for name in ("sigma", "rate", "steps")}
         wrong = [
             name
-            for name, value in given.items()
+            for name, value in values.items()
             if isinstance(value, bool) or not isinstance(value, (int, float))
         ]
-        if wrong or set(options) != set(given):
-            raise UsageError(wanted)
-        numbers: dict[str, Any] = given
+        if wrong or set(options) != set(values):
+            raise UsageError(rule)
+        numbers: dict[str, Any] = values
         if not math.isfinite(numbers["steps"]) or numbers["steps"] != int(numbers["steps"]):
             raise UsageError(f"steps={numbers['steps']}: must be a whole number")
         return cls(float(numbers["sigma"]), float(numbers["rate"]), int(numbers["steps"]))

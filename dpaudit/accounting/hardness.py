@@ -251,13 +251,13 @@ def estimate(
     b = blur(dtype, step=step, tau=tau)
     gamma_, beta_ = min(gamma, _WIDEST), min(beta, _WIDEST)
     phase, r = _Phase.of(beta_, gamma_, b), math.hypot(beta_, gamma_)
-    found: list[KeylessAttack | None] = [
+    candidates: list[KeylessAttack | None] = [
         _directions(dim, phase),
         _covariance(dim, r, beta_, gamma_, b),
     ]
     if r >= 1:  # below, most k are 0
-        found.append(_lattice(dim, phase, rows, drawn))
-    attacks = sorted((one for one in found if one), key=lambda one: one.log2_operations)
+        candidates.append(_lattice(dim, phase, rows, drawn))
+    attacks = sorted((one for one in candidates if one), key=lambda one: one.log2_operations)
     return Estimate(
         dim=dim,
         beta=beta,
@@ -341,10 +341,10 @@ def _shortness(dim: int, n: Array, drawn: int) -> Array:
     if dim >= _LARGE:
         return np.ones(len(n))
     below, beyond = (scipy.special.chdtr(dim + i, _SHORTEST_ROW**2) for i in (0, 2))
-    kept = below + np.minimum(1.0, n / drawn) * (1 - below)
+    share = below + np.minimum(1.0, n / drawn) * (1 - below)
     with np.errstate(divide="ignore"):
-        q = scipy.special.chdtri(dim, 1 - kept)
-    return np.asarray((scipy.special.chdtr(dim + 2, q) - beyond) / (kept - below))
+        q = scipy.special.chdtri(dim, 1 - share)
+    return np.asarray((scipy.special.chdtr(dim + 2, q) - beyond) / (share - below))
 
 
 def log_delta(block: Array) -> Array:
@@ -418,8 +418,8 @@ def _directions(dim: int, phase: _Phase) -> KeylessAttack:
     length = max(0.0, phase.log_f)  # its logarithm: a multiple of u where f is below 1
     tried = dim * (length / math.log(2) - math.log2(_NET))
     squared = min(600.0, 2 * (phase.log_width + length - phase.log_f))
-    seen = (math.log(_SEEN) - 2 * math.pi**2 * math.exp(squared)) / math.log(2)
-    samples = 2 + math.log2(tried * math.log(2) + 10) - 2 * seen
+    log_visible = (math.log(_SEEN) - 2 * math.pi**2 * math.exp(squared)) / math.log(2)
+    samples = 2 + math.log2(tried * math.log(2) + 10) - 2 * log_visible
     operations = tried + samples + math.log2(dim)
     return KeylessAttack("directions", operations, _power(operations) / _PER_SECOND, samples)
 

@@ -194,15 +194,15 @@ def binomial_epsilon(delta: float, *, coins: int) -> float:
     """
     probability(delta)
     _check(coins)
-    wanted = math.log(delta)
-    if wanted < -coins * math.log(2):
+    log_delta = math.log(delta)
+    if log_delta < -coins * math.log(2):
         return math.inf
-    if _log_delta(0.0, coins) <= wanted:
+    if _log_delta(0.0, coins) <= log_delta:
         return 0.0
     high = math.log(coins) + 1  # from ln n on, δ is 2^−n
-    if _log_delta(high, coins) - wanted >= 0:  # equal to 2^−n to the last digit
+    if _log_delta(high, coins) - log_delta >= 0:  # equal to 2^−n to the last digit
         return math.log(coins)
-    return bisect(lambda e: _log_delta(e, coins) - wanted, 0.0, high)
+    return bisect(lambda e: _log_delta(e, coins) - log_delta, 0.0, high)
 
 
 def binomial_coins(epsilon: float, delta: float) -> int:
@@ -219,10 +219,10 @@ def binomial_coins(epsilon: float, delta: float) -> int:
     """
     positive(epsilon=epsilon)
     probability(delta)
-    wanted = math.log(delta)
+    log_delta = math.log(delta)
 
     def enough(n: int) -> bool:
-        return _log_delta(epsilon, n) <= wanted
+        return _log_delta(epsilon, n) <= log_delta
 
     high = 1
     while not enough(high):

@@ -92,8 +92,8 @@ def compose(losses: Sequence[Loss], *, delta: float, method: Method = "best") ->
         return _advanced(pure, delta)
     if method == "optimal":
         return _optimal(pure, delta)
-    known = [_basic(pure, delta), _advanced(pure, delta)]
-    return min([*known, _optimal(pure, delta)] if _atoms(pure) <= _ATOMS else known)
+    bounds = [_basic(pure, delta), _advanced(pure, delta)]
+    return min([*bounds, _optimal(pure, delta)] if _atoms(pure) <= _ATOMS else bounds)
 
 
 def optimal_delta(epsilon: float, *, losses: Sequence[Loss]) -> float:
@@ -131,14 +131,14 @@ def _basic(pure: Counter[Loss], delta: float) -> float:
 
 
 def _advanced(pure: Counter[Loss], delta: float) -> float:
-    left = delta - math.fsum(n * one.delta for one, n in pure.items())
-    if left <= 0:
+    remaining = delta - math.fsum(n * one.delta for one, n in pure.items())
+    if remaining <= 0:
         return math.inf
     if max(one.epsilon for one in pure) > 700:
         return math.inf
     mean = math.fsum(n * one.epsilon * math.expm1(one.epsilon) for one, n in pure.items())
     squares = math.fsum(n * one.epsilon**2 for one, n in pure.items())
-    return mean + math.sqrt(-2 * math.log(left) * squares)
+    return mean + math.sqrt(-2 * math.log(remaining) * squares)
 
 
 def _atoms(pure: Counter[Loss]) -> int:
@@ -184,15 +184,17 @@ def _optimal(pure: Counter[Loss], delta: float) -> float:
     if log_kept < 0 and -math.expm1(log_kept) > delta:
         return _basic(pure, delta)  # infinite, but where the two differ by rounding alone
     # 1 − Π(1 − δᵢ)(1 − h) ≤ δ needs h ≤ 1 − (1 − δ)/Π(1 − δᵢ), rounded down throughout
-    left = -math.expm1(math.log1p(-delta) * (1 - 1e-15) - log_kept * (1 + 1e-15))
-    left /= 1 + _SUM + 1e-15 * math.fsum(math.lgamma(n + 1) for n in _by_epsilon(pure).values())
+    remaining = -math.expm1(math.log1p(-delta) * (1 - 1e-15) - log_kept * (1 + 1e-15))
+    remaining /= (
+        1 + _SUM + 1e-15 * math.fsum(math.lgamma(n + 1) for n in _by_epsilon(pure).values())
+    )
     top = math.fsum(n * one.epsilon for one, n in pure.items())
-    if left < _SMALLEST or math.isinf(top):
+    if remaining < _SMALLEST or math.isinf(top):
         return top
     loss, log_mass = _response(pure)
 
     def beyond(share: float) -> float:
-        return _hockey_stick(share * top, loss, log_mass) - left
+        return _hockey_stick(share * top, loss, log_mass) - remaining
 
     if beyond(0.0) <= 0:
         return 0.0

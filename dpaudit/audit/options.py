@@ -55,7 +55,7 @@ def _counted(**how: str) -> Callable[[Any], int]:
     return functools.partial(count_of, **how)
 
 
-_read_guesses = _counted(name="guesses", what="guesses", example="100")
+_read_guesses = _counted(name="guesses", unit="guesses", example="100")
 AlphaOfBounds = Annotated[float, Option("Probability of a false finding or of any wrong bound.")]
 By = Annotated[str, Option("Who runs this, for the report.", "NAME")]
 Call = Annotated[
@@ -87,7 +87,7 @@ class AuditOptions:
         Option(
             "Values per vector; chosen by the auditor by default.",
             "N",
-            read=_counted(name="dim", what="values per vector", example="64"),
+            read=_counted(name="dim", unit="values per vector", example="64"),
         ),
     ] = None
     samples: Annotated[
@@ -96,7 +96,7 @@ class AuditOptions:
             "Values to draw in total, e.g. 1M or 1e6.",
             "N",
             default="1e7",
-            read=_counted(what="values", example="1e7"),
+            read=_counted(unit="values", example="1e7"),
         ),
     ] = DEFAULT_SAMPLES
     alpha: Annotated[float, Option("Probability of a false finding, over all tests together.")] = (
@@ -212,7 +212,7 @@ class MechanismOptions:
             "Releases to draw per neighbour, e.g. 50k or 2e5.",
             "N",
             default="2e5",
-            read=_counted(what="releases", example="2e5"),
+            read=_counted(unit="releases", example="2e5"),
         ),
     ] = DEFAULT_RELEASES
     alpha: AlphaOfBounds = 0.01

@@ -87,8 +87,8 @@ app.add_typer(verify_app, name="verify")
 app.add_typer(runs_app, name="runs")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(flag: bool) -> None:
+    if flag:
         from dpaudit import __version__
 
         typer.echo(f"dpaudit {__version__}")

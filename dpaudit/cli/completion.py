@@ -85,8 +85,8 @@ def mitigations(incomplete: str) -> Iterable[str]:
 def tests(incomplete: str) -> Iterable[str]:
     """Registered tests, for the last name of a comma-separated list; none twice."""
     before, comma, _ = incomplete.rpartition(",")
-    given = set(before.split(","))
-    return [f"{before}{comma}{name}" for name in registry.plugins("tests") if name not in given]
+    chosen = set(before.split(","))
+    return [f"{before}{comma}{name}" for name in registry.plugins("tests") if name not in chosen]
 
 
 @_quiet

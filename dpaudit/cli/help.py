@@ -41,8 +41,8 @@ def examples(text: str | None) -> list[str]:
     >>> examples("A command.\n\n$ dpaudit demo\n$ dpaudit audit x \\\n    --claim y")
     ['dpaudit demo', 'dpaudit audit x --claim y']
     """
-    found = _EXAMPLE.findall(text or "")
-    return [re.sub(r"\s*\\\n\s*", " ", line).strip() for line in found]
+    commands = _EXAMPLE.findall(text or "")
+    return [re.sub(r"\s*\\\n\s*", " ", line).strip() for line in commands]
 
 
 class _Command(TyperCommand):
@@ -83,17 +83,17 @@ _TYPES = {"<str>": "TEXT", "<int>": "N", "<float>": "X", "<path>": "PATH", "<lis
 def _plain(params: list[Any]) -> list[Any]:
     for param in params:
         if hasattr(param, "display_type_rich"):
-            shown = type(param).display_type_rich
-            param.display_type_rich = functools.partial(_type_of, param, shown)
+            display = type(param).display_type_rich
+            param.display_type_rich = functools.partial(_type_of, param, display)
     return params
 
 
-def _type_of(param: Any, shown: Callable[..., str | None], ctx: Any) -> str | None:
+def _type_of(param: Any, display: Callable[..., str | None], ctx: Any) -> str | None:
     """What stands behind an option's name; None for flags and arguments."""
     if getattr(param, "is_flag", False) or param.param_type_name == "argument":
         return None
-    said = shown(param, ctx=ctx) or ""
-    return param.metavar or _TYPES.get(said, said.strip("<>"))
+    kind = display(param, ctx=ctx) or ""
+    return param.metavar or _TYPES.get(kind, kind.strip("<>"))
 
 
 def misuse(error: Any) -> str:
@@ -103,9 +103,9 @@ def misuse(error: Any) -> str:
     message = _invalid(error) or error.format_message()
     lines = [one_line(message, limit=2000), "", f"See: {where} --help"]
     command = getattr(context, "command", None)
-    shown = examples(getattr(command, "help", None))
-    if shown and type(error).__name__ == "MissingParameter":
-        lines.append(f"e.g. {shown[0]}")
+    example = examples(getattr(command, "help", None))
+    if example and type(error).__name__ == "MissingParameter":
+        lines.append(f"e.g. {example[0]}")
     if where == "dpaudit" and (named := _PLACE.fullmatch(message)):
         lines.append(f"To audit it: dpaudit audit {one_line(named[1], limit=200)}")
     return "\n".join(lines)
@@ -117,22 +117,22 @@ def _invalid(error: Any) -> str:
     if param is None or not callable(problems):
         return ""
     problem = problems()[0]
-    kind, given = str(problem.get("type")), problem.get("input")
+    kind, value = str(problem.get("type")), problem.get("input")
     name = max(param.opts, key=len).lstrip("-") if param.opts else str(param.name)
-    return f"{name}={given}: {_rule(kind, problem)}"
+    return f"{name}={value}: {_rule(kind, problem)}"
 
 
 def _rule(kind: str, problem: Any) -> str:
     if kind in _LIMITS:
-        words, key = _LIMITS[kind]
-        return f"must be {words} {problem['ctx'][key]}"
+        phrase, key = _LIMITS[kind]
+        return f"must be {phrase} {problem['ctx'][key]}"
     for begin, rule in _RULES.items():
         if kind.startswith(begin):
             return rule
-    said = str(problem.get("msg", "")).removeprefix("Value error, ")
-    _, among, choices = said.partition(" is not one of ")
+    message = str(problem.get("msg", "")).removeprefix("Value error, ")
+    _, among, choices = message.partition(" is not one of ")
     if not among:
-        return said
+        return message
     names = choices.rstrip(".").replace("'", "").split(", ")
     near = nearest(problem.get("input"), names)
     return f"choose from: {', '.join(names)}{near if 'did you mean' in near else ''}"

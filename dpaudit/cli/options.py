@@ -103,12 +103,12 @@ class Sandbox:
         from dpaudit.cli.output import note
         from dpaudit.targets.sandbox.policy import asking
 
-        given = asking(self.sandbox, visible=self.visible or (), passed=self.pass_env or ())
-        with given as held:
-            yield held
-            if held.shortfall:
+        context = asking(self.sandbox, visible=self.visible or (), passed=self.pass_env or ())
+        with context as current:
+            yield current
+            if current.shortfall:
                 note(
-                    f"sandbox: {held.shortfall} (--sandbox require would have refused; "
+                    f"sandbox: {current.shortfall} (--sandbox require would have refused; "
                     "docs/threat-models.md says what still holds)"
                 )
 
@@ -164,15 +164,15 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
         ]
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
+    def run(**arguments: Any) -> None:
         groups = {
-            name: from_keywords(group, {f.name: given.pop(f.name, None) for f in _shown(group)})
+            name: from_keywords(group, {f.name: arguments.pop(f.name, None) for f in _shown(group)})
             for name, group in shared.items()
         }
         for field in own:
-            if field.option.read is not None and given.get(field.name) is not None:
-                given[field.name] = field.option.read(given[field.name])
-        command(**given, **groups)
+            if field.option.read is not None and arguments.get(field.name) is not None:
+                arguments[field.name] = field.option.read(arguments[field.name])
+        command(**arguments, **groups)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

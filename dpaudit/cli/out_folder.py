@@ -104,11 +104,11 @@ def refuse_another(out: Path | None, command: str) -> None:
         return
     if was == apart_from_the_seed(command):
         return
-    what = f"the result of another audit ({one_line(shlex.join(was))})"
+    content = f"the result of another audit ({one_line(shlex.join(was))})"
     if not was:  # made in Python or by pytest
         subject, started = one_line(before.subject), one_line(before.provenance.get("started", ""))
-        what = f"a result that no command made ({before.label} of {subject}, {started})"
-    raise StoreError(f"out={out}: holds {what}; choose another --out, or remove the folder")
+        content = f"a result that no command made ({before.label} of {subject}, {started})"
+    raise StoreError(f"out={out}: holds {content}; choose another --out, or remove the folder")
 
 
 def apart_from_the_seed(command: str) -> list[str]:
@@ -120,9 +120,9 @@ def apart_from_the_seed(command: str) -> list[str]:
     >>> apart_from_the_seed("dpaudit audit x --dim 4 --seed 1")
     ['dpaudit', 'audit', 'x', '--dim', '4']
     """
-    words = shlex.split(command)
-    left_out = {i for i, word in enumerate(words) if word in _OF_NO_ACCOUNT}
-    return [w for i, w in enumerate(words) if i not in left_out and i - 1 not in left_out]
+    arguments = shlex.split(command)
+    left_out = {i for i, word in enumerate(arguments) if word in _OF_NO_ACCOUNT}
+    return [w for i, w in enumerate(arguments) if i not in left_out and i - 1 not in left_out]
 
 
 def _refuse_unwritable(out: Path) -> None:
@@ -135,9 +135,9 @@ def _refuse_unwritable(out: Path) -> None:
             with tempfile.TemporaryFile(dir=out):
                 pass
     finally:
-        for made in missing:
+        for folder in missing:
             with contextlib.suppress(OSError):
-                made.rmdir()
+                folder.rmdir()
 
 
 def without_earlier(

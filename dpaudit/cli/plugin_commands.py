@@ -46,11 +46,11 @@ class _PluginCommands(TyperGroup):
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        found: Any = registry.load(self.kind, cmd_name)
-        made = App(add_completion=False, no_args_is_help=False)
+        function: Any = registry.load(self.kind, cmd_name)
+        app = App(add_completion=False, no_args_is_help=False)
         command_of = type(self).command_of
-        made.command(name=cmd_name)(command_of(found) if command_of else found)
-        return typer.main.get_command(made)
+        app.command(name=cmd_name)(command_of(function) if command_of else function)
+        return typer.main.get_command(app)
 
 
 class AllCommands(_PluginCommands):
@@ -60,8 +60,8 @@ class AllCommands(_PluginCommands):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         own = TyperGroup.get_command(self, ctx, cmd_name)
-        known = own is not None or cmd_name not in registry.plugins(self.kind)
-        return own if known else super().get_command(ctx, cmd_name)
+        ours = own is not None or cmd_name not in registry.plugins(self.kind)
+        return own if ours else super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -74,17 +74,17 @@ def group_of(
     kind: str, command_of: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
 ) -> type[TyperGroup]:
     """A group class whose commands are also the plug-ins of ``kind``, made by ``command_of``."""
-    made = staticmethod(command_of) if command_of else None
-    return type("PluginCommands", (_PluginCommands,), {"kind": kind, "command_of": made})
+    factory = staticmethod(command_of) if command_of else None
+    return type("PluginCommands", (_PluginCommands,), {"kind": kind, "command_of": factory})
 
 
 def with_report(judge: Callable[..., Any]) -> Callable[..., None]:
     """A command of ``judge``'s options and of those of every verdict; it shows what it returns."""
 
     @functools.wraps(judge)
-    def command(*, to: Output, **given: Any) -> NoReturn:
+    def command(*, to: Output, **arguments: Any) -> NoReturn:
         formats = prepared(to)
-        finish(describe(judge(**given)), to, also=formats)
+        finish(describe(judge(**arguments)), to, also=formats)
 
     own = inspect.signature(judge, eval_str=True)
     to = inspect.Parameter("to", inspect.Parameter.KEYWORD_ONLY, annotation=Output)

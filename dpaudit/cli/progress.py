@@ -90,13 +90,13 @@ class AuditProgress:
     def __call__(self, done: int, total: int) -> None:
         self._show(self._drawing, done, total, bar=done < total)
 
-    def stage(self, what: str) -> Callable[[int, int], None]:
-        """What to call with the number of ``what`` and the total, before anything is drawn."""
-        return lambda done, total: self._show(what, done, total, bar=True)
+    def stage(self, unit: str) -> Callable[[int, int], None]:
+        """What to call with the number of ``unit`` and the total, before anything is drawn."""
+        return lambda done, total: self._show(unit, done, total, bar=True)
 
-    def _show(self, what: str, done: int, total: int, *, bar: bool) -> None:
-        another = what != self.what
-        self.what, self.done, self.total = what, done, total
+    def _show(self, unit: str, done: int, total: int, *, bar: bool) -> None:
+        another = unit != self.what
+        self.what, self.done, self.total = unit, done, total
         if another or bar != (self._task is not None):
             self._enter(drawing=bar)
         if self._stage is not None and self._task is not None:
@@ -185,14 +185,14 @@ class RunProgress:
     def line(self) -> str:
         """The progress in one line."""
         with self._lock:
-            left = in_words(self._remaining.seconds(workers=max(1, self._placement.workers)))
+            remaining = in_words(self._remaining.seconds(workers=max(1, self._placement.workers)))
             done, failed = self.done, self.failed
         workers = self._placement.workers
         return (
             f"{self._name}: {done} of {self._total} cells"
             + (f", {failed} failed" if failed else "")
             + (f", {workers} workers" if workers != 1 else "")
-            + f", time left: {left}"
+            + f", time left: {remaining}"
         )
 
     def __enter__(self) -> Self:
@@ -253,10 +253,10 @@ class Remaining:
         levels = self._of(kind, settings)
         self._left[levels] -= 1
         for level in levels:
-            seen = self._seen[level]
-            seen[0] += 1
-            seen[1] += seconds
-            seen[2] += seconds * seconds
+            record = self._seen[level]
+            record[0] += 1
+            record[1] += seconds
+            record[2] += seconds * seconds
 
     def seconds(self, *, workers: int) -> tuple[float, float] | None:
         """The range of seconds that the rest will probably take with so many workers.
@@ -265,15 +265,15 @@ class Remaining:
         Two standard errors to either side of the expected work, divided by the workers that still
         find some; at least as long as the longest cell. Descriptive: no probability is claimed.
         """
-        left = {levels: number for levels, number in self._left.items() if number > 0}
-        if not left:
+        remaining = {levels: number for levels, number in self._left.items() if number > 0}
+        if not remaining:
             return (0.0, 0.0)
         work = variance = longest = 0.0
-        for levels, number in left.items():
-            found = next((self._seen[level] for level in levels if self._seen[level][0]), None)
-            if found is None:
+        for levels, number in remaining.items():
+            record = next((self._seen[level] for level in levels if self._seen[level][0]), None)
+            if record is None:
                 return None
-            count, total, squares = found
+            count, total, squares = record
             mean = total / count
             spread = (
                 max(squares / count - mean * mean, 0.0) * count / max(count - 1, 1)
@@ -283,7 +283,7 @@ class Remaining:
             work += number * mean
             variance += number * spread + number * number * spread / count
             longest = max(longest, mean)
-        at_once = max(1, min(workers, sum(left.values())))
+        at_once = max(1, min(workers, sum(remaining.values())))
         error = 2 * math.sqrt(variance)
         return max(longest, (work - error) / at_once), max(longest, (work + error) / at_once)
 

@@ -92,9 +92,9 @@ def _train_once() -> None:
 
 
 def _all_of(name: str, *, but: Sequence[str] = ()) -> None:
-    for found in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
-        if found.name.endswith(".supervisor") or found.name in but:  # a program of its own
+    for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
+        if module.name.endswith(".supervisor") or module.name in but:  # a program of its own
             continue
-        importlib.import_module(found.name)
-        if found.ispkg:
-            _all_of(found.name, but=but)
+        importlib.import_module(module.name)
+        if module.ispkg:
+            _all_of(module.name, but=but)

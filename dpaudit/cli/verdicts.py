@@ -48,14 +48,14 @@ def audited(
     work: Callable[[Callable[[int, int], None]], R],
     *,
     command: str,
-    shown: AuditProgress,
+    display: AuditProgress,
     nothing: Callable[[str, float], AuditResult | MechanismResult],
     to: Output,
     formats: Sequence[str],
     releases: bool = False,
     tests: tuple[str, ...] | None = None,
 ) -> R:
-    """The result of ``work(progress)``, with its ``command``; the progress is ``shown``.
+    """The result of ``work(progress)``, with its ``command``; the progress is ``display``.
 
     ``releases`` and ``tests`` as for :func:`~dpaudit.cli.readiness.be_ready`.
 
@@ -69,8 +69,8 @@ def audited(
     started = time.monotonic()
     be_ready(writes=to.out is not None, releases=releases, tests=tests)
     try:
-        with shown:
-            return with_command(command, work(shown))
+        with display:
+            return with_command(command, work(display))
     except SamplerError as error:
         failed = nothing(str(error), time.monotonic() - started)
         report = describe(with_command(command, failed))
@@ -83,7 +83,7 @@ def audited(
     except KeyboardInterrupt as interrupt:
         where = "" if to.out is None else f", and {to.out} holds no result"
         note(
-            f"interrupted: {shown.done:,} of {shown.total:,} {shown.what} are lost{where}; "
+            f"interrupted: {display.done:,} of {display.total:,} {display.what} are lost{where}; "
             "an audit keeps nothing before its end, so repeat the command"
         )
         raise typer.Exit(130) from interrupt

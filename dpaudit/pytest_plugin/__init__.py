@@ -148,7 +148,7 @@ def _samples(config: pytest.Config) -> int:
     from dpaudit.options import count_of
 
     try:
-        samples = count_of(text, what="values", example="1e6", name=where)
+        samples = count_of(text, unit="values", example="1e6", name=where)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     if samples < _FEWEST:

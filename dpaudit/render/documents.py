@@ -51,7 +51,7 @@ def schema_text() -> str:
 
 def schema_of(cls: type = Report) -> Schema:
     """The schema of a report, or of another class that JSON is read into."""
-    (reference,), known = msgspec.json.schema_components([cls], ref_template="#/$defs/{name}")
+    (reference,), components = msgspec.json.schema_components([cls], ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:dpaudit:report:2",
@@ -61,7 +61,7 @@ def schema_of(cls: type = Report) -> Schema:
         "version only gain keys: accept unknown keys. Texts may come from a closed sampler: escape "
         "them.",
         **reference,
-        "$defs": {name: _as_written(schema) for name, schema in known.items()},
+        "$defs": {name: _as_written(schema) for name, schema in components.items()},
     }
 
 
@@ -72,13 +72,17 @@ def _as_written(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     left_out = ("words", "title", "default")
-    made = {key: _as_written(value) for key, value in schema.items() if key not in left_out}
+    document = {key: _as_written(value) for key, value in schema.items() if key not in left_out}
     if "properties" in schema:  # a property may have one of these names
-        made["properties"] = {n: _as_written(value) for n, value in schema["properties"].items()}
-    if isinstance(made.get("description"), str):
-        made["description"] = inspect.cleandoc(made["description"]).partition("\n")[0]
-    words = _WORDS if schema.get("type") == "number" and len(schema) == 1 else schema.get("words")
-    return made if words is None else {"anyOf": [made, {"enum": words}]}
+        document["properties"] = {
+            n: _as_written(value) for n, value in schema["properties"].items()
+        }
+    if isinstance(document.get("description"), str):
+        document["description"] = inspect.cleandoc(document["description"]).partition("\n")[0]
+    literals = (
+        _WORDS if schema.get("type") == "number" and len(schema) == 1 else schema.get("words")
+    )
+    return document if literals is None else {"anyOf": [document, {"enum": literals}]}
 
 
 _MOST_BYTES = 1 << 28

@@ -94,13 +94,13 @@ def glossary() -> tuple[Term, ...]:
     )
 
 
-def _term(heading: str, says: str) -> Term:
+def _term(heading: str, meaning: str) -> Term:
     """An entry; ``α (alpha)`` is linked as α and has ``alpha`` in its id."""
     sign, _, spoken = heading.partition(" (")
-    words = tuple(word.strip() for word in sign.split(","))
-    name = spoken.removesuffix(")") or words[0]
+    signs = tuple(word.strip() for word in sign.split(","))
+    name = spoken.removesuffix(")") or signs[0]
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return Term(f"term-{re.sub('[^a-z]+', '-', plain).strip('-')}", heading, words, says)
+    return Term(f"term-{re.sub('[^a-z]+', '-', plain).strip('-')}", heading, signs, meaning)
 
 
 class Linker:
@@ -112,8 +112,8 @@ class Linker:
     def __init__(self) -> None:
         self._left = {word.lower(): term.id for term in glossary() for word in term.words}
         longest = sorted(self._left, key=len, reverse=True)
-        words = "|".join(map(re.escape, longest))
-        self._pattern = re.compile(rf"(?<![\w-])({words})s?(?![\w-])", re.IGNORECASE)
+        pattern = "|".join(map(re.escape, longest))
+        self._pattern = re.compile(rf"(?<![\w-])({pattern})s?(?![\w-])", re.IGNORECASE)
 
     def __call__(self, text: str) -> Markup:
         from markupsafe import Markup

@@ -41,10 +41,10 @@ def junit_xml(report: Report) -> str:
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _properties(report).items():
         ElementTree.SubElement(properties, "property", name=name, value=value)
-    seen: Counter[tuple[str, str]] = Counter()
+    names: Counter[tuple[str, str]] = Counter()
     for check in report.checks:
-        seen[check.group, check.name] += 1
-        _case(suite, report, check, number=seen[check.group, check.name])
+        names[check.group, check.name] += 1
+        _case(suite, report, check, number=names[check.group, check.name])
     ElementTree.SubElement(suite, "system-out").text = "\n".join(
         [
             headline(report, where="below"),
@@ -121,5 +121,5 @@ def _started(report: Report) -> dict[str, str]:
 
 
 def _time(seconds: float | None) -> str:
-    known = seconds is not None and math.isfinite(seconds) and seconds >= 0
-    return f"{seconds:.3f}" if known else "0.000"
+    valid = seconds is not None and math.isfinite(seconds) and seconds >= 0
+    return f"{seconds:.3f}" if valid else "0.000"

@@ -22,10 +22,10 @@ def plain_text(report: Report) -> str:
     """The verdict; then the findings and how to see them again, or what a pass cannot exclude."""
     report = safe(report)
     lines = [headline(report, where="below")]
-    found = report.findings
-    lines += [f"  {finding_text(check)}" for check in found[:_MOST_LINES]]
-    if len(found) > _MOST_LINES:
-        lines.append(f"  and {len(found) - _MOST_LINES} more: see tests")
+    checks = report.findings
+    lines += [f"  {finding_text(check)}" for check in checks[:_MOST_LINES]]
+    if len(checks) > _MOST_LINES:
+        lines.append(f"  and {len(checks) - _MOST_LINES} more: see tests")
     if again := next(iter(report.reproducers), ""):
         lines.append(f"To see it again: {one_line(again, limit=_LONGEST)}")
     if report.verdict == "no-finding" and report.blind_spots:

@@ -50,13 +50,15 @@ def render_page(report: Report) -> str:
     """The HTML of a report, the same bytes for the same report."""
     report = safe(report)
     script, digest = _script()
-    drawn = _Drawn()
+    figures = _Drawn()
     context = {
         "label": report.label,
         "title": report.title,
         "badge": badge(report, where="below"),
         "meaning": report.meaning,
-        "sections": [one for s in report.sections if (one := _section(report, s, drawn))["blocks"]],
+        "sections": [
+            one for s in report.sections if (one := _section(report, s, figures))["blocks"]
+        ],
         "hazards": hazards_table(report.hazards),
         "provenance": provenance_table(report.provenance),
         "contents": [],
@@ -97,8 +99,8 @@ class _Drawn:
         return {"name": f"table-{self.tables}", "back": ""}
 
 
-def _section(report: Report, section: Section, drawn: _Drawn) -> dict[str, Any]:
-    blocks = list(_blocks(report, section.blocks, drawn))
+def _section(report: Report, section: Section, figures: _Drawn) -> dict[str, Any]:
+    blocks = list(_blocks(report, section.blocks, figures))
     tables = [b for b in section.blocks if isinstance(b, Table) and b.columns]
     rows = max((b.rows for b in tables), default=0)
     return {
@@ -110,21 +112,21 @@ def _section(report: Report, section: Section, drawn: _Drawn) -> dict[str, Any]:
     }
 
 
-def _blocks(report: Report, blocks: Sequence[Block], drawn: _Drawn) -> Iterator[dict[str, Any]]:
+def _blocks(report: Report, blocks: Sequence[Block], figures: _Drawn) -> Iterator[dict[str, Any]]:
     for charts, group in groupby(blocks, key=lambda block: isinstance(block, Chart)):
         if charts:
-            pictures = [drawn.picture(block) for block in group if isinstance(block, Chart)]
-            made = [{"tag": "charts", "pictures": [p for p in pictures if p is not None]}]
+            pictures = [figures.picture(block) for block in group if isinstance(block, Chart)]
+            elements = [{"tag": "charts", "pictures": [p for p in pictures if p is not None]}]
         else:
-            made = [_block(report, block, drawn) for block in group]
-        yield from (one for one in made if one.get("pictures", one.get("found", True)))
+            elements = [_block(report, block, figures) for block in group]
+        yield from (one for one in elements if one.get("pictures", one.get("found", True)))
 
 
-def _block(report: Report, block: Block, drawn: _Drawn) -> dict[str, Any]:
+def _block(report: Report, block: Block, figures: _Drawn) -> dict[str, Any]:
     tag = block.__struct_config__.tag
     if isinstance(block, Findings):
-        found = (c for c in report.checks if c.outcome in _CARDS and c.group != "verdict")
-        return {"tag": tag, "found": [_card(c) for c in found]}
+        findings = (c for c in report.checks if c.outcome in _CARDS and c.group != "verdict")
+        return {"tag": tag, "found": [_card(c) for c in findings]}
     if isinstance(block, BlindSpots):
         sized = [s for s in report.blind_spots if s.size is not None]
         never = [(s.flaw, s.says) for s in report.blind_spots if s.size is None]
@@ -133,7 +135,7 @@ def _block(report: Report, block: Block, drawn: _Drawn) -> dict[str, Any]:
         return {"tag": tag, "never": never, "sized": table}
     fields = {name: getattr(block, name) for name in block.__struct_fields__}
     if isinstance(block, Table):
-        fields |= drawn.names(block) | {"rows": block.rows}
+        fields |= figures.names(block) | {"rows": block.rows}
     return {"tag": tag, **fields}
 
 
@@ -150,8 +152,8 @@ def _card(check: Check) -> dict[str, Any]:
             level = f"{100 * sure:.4g} % interval" if 0 < sure < 1 else "Interval"
             ends = ", ".join(wording.quantity(end, digits=6) for end in (low, high))
             facts.append((level, f"[{ends}] {check.unit}".strip()))
-    if (seen := check.facts.get("seen_after")) is not None:
-        facts.append(("Found after", f"{wording.count(seen)} values"))
+    if (samples := check.facts.get("seen_after")) is not None:
+        facts.append(("Found after", f"{wording.count(samples)} values"))
     if check.cause:
         facts.append(("Likely cause", check.cause))
     return {

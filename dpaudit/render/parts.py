@@ -44,27 +44,27 @@ def safe(value: T) -> T:
     Numbers and everything else stay. ``data`` of a report is left alone: no format shows it, and
     JSON escapes it.
     """
-    made: Any = value
+    copy: Any = value
     if isinstance(value, str):
-        made = (
+        copy = (
             value if value.isascii() and value.isprintable() else printable(value, limit=_LONGEST)
         )
-        made = made if len(made) <= _LONGEST else printable(made, limit=_LONGEST)
+        copy = copy if len(copy) <= _LONGEST else printable(copy, limit=_LONGEST)
     elif isinstance(value, Struct):
         fields = {n: getattr(value, n) for n in value.__struct_fields__ if n != "data"}
-        made = structs.replace(value, **{name: safe(one) for name, one in fields.items()})
+        copy = structs.replace(value, **{name: safe(one) for name, one in fields.items()})
     elif isinstance(value, tuple):
-        made = tuple(safe(one) for one in value)
+        copy = tuple(safe(one) for one in value)
     elif isinstance(value, list):
-        made = [safe(one) for one in value]
+        copy = [safe(one) for one in value]
     elif isinstance(value, Mapping):
-        made = {safe(name): safe(one) for name, one in value.items()}
+        copy = {safe(name): safe(one) for name, one in value.items()}
     elif hasattr(value, "__dataclass_fields__"):
         import dataclasses
 
-        fields = {f.name: safe(getattr(value, f.name)) for f in dataclasses.fields(made)}
-        made = dataclasses.replace(made, **fields)
-    return made  # type: ignore[no-any-return]
+        fields = {f.name: safe(getattr(value, f.name)) for f in dataclasses.fields(copy)}
+        copy = dataclasses.replace(copy, **fields)
+    return copy  # type: ignore[no-any-return]
 
 
 _SIGNS = {"finding": "▲", "no-finding": "✓", "inconclusive": "?"}
@@ -95,13 +95,13 @@ def badge(report: Report, *, where: str) -> Badge:
     A remark in brackets after the word belongs to the badge.
     """
     sentence = headline(report, where=where)
-    said = report.badge or _WORDS[report.verdict]
-    if remark := re.match(rf"{re.escape(said)} \([\w ]+\)(?=: )", sentence):
-        said = remark[0]
-    starts = sentence.startswith(f"{said}: ")
-    rest = sentence[len(said) + 2 :] if starts else sentence
+    text = report.badge or _WORDS[report.verdict]
+    if remark := re.match(rf"{re.escape(text)} \([\w ]+\)(?=: )", sentence):
+        text = remark[0]
+    starts = sentence.startswith(f"{text}: ")
+    rest = sentence[len(text) + 2 :] if starts else sentence
     sign = report.sign or _SIGNS[report.verdict]
-    return Badge(report.verdict, sign, said, rest, ": " if starts else ". ")
+    return Badge(report.verdict, sign, text, rest, ": " if starts else ". ")
 
 
 _FIRST = {"dpaudit": "dpaudit", "python": "Python"}
@@ -133,8 +133,8 @@ def made_facts(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
 def finding_text(check: Check) -> str:
     """A check on one line: its name, effect and adjusted p-value."""
     p = "" if check.p is None else f"(adjusted p {wording.p_value(check.p_adjusted)})"
-    said = f"{one_line(check.name, limit=100)}:", one_line(check.effect), p
-    return " ".join(filter(None, said))
+    parts = f"{one_line(check.name, limit=100)}:", one_line(check.effect), p
+    return " ".join(filter(None, parts))
 
 
 def width_of(column: Column) -> str:
@@ -164,8 +164,8 @@ def blind_spots_table(spots: Sequence[BlindSpot]) -> tuple[Column, ...]:
 
 def spot_text(spot: BlindSpot) -> str:
     """A blind spot on one line: the flaw, the size up to which it is missed, and a sentence."""
-    size, says = _size(spot), f": {spot.says}" if spot.says else ""
-    return f"{spot.flaw}{f' ({size})' if size else ''}{says}"
+    size, statement = _size(spot), f": {spot.says}" if spot.says else ""
+    return f"{spot.flaw}{f' ({size})' if size else ''}{statement}"
 
 
 def main_table(report: Report) -> Table:
@@ -193,15 +193,19 @@ def _size(spot: BlindSpot) -> str:
 
 def hazards_table(hazards: Sequence[Hazard]) -> Table:
     """One row per component of the pyramid, if a report names any."""
-    known = {hazard.component: hazard for hazard in hazards}
-    shown = [(name, section, known.get(name)) for name, section in COMPONENTS] if known else []
+    by_component = {hazard.component: hazard for hazard in hazards}
+    rows = (
+        [(name, section, by_component.get(name)) for name, section in COMPONENTS]
+        if by_component
+        else []
+    )
     return Table(
         columns=(
-            Column("Component", tuple(name for name, _, _ in shown)),
-            Column("Section", tuple(f"{section}" for _, section, _ in shown), True),
+            Column("Component", tuple(name for name, _, _ in rows)),
+            Column("Section", tuple(f"{section}" for _, section, _ in rows), True),
             Column("Found", tuple("; ".join(h.found if h else ()) or wording.NOTHING
-                                  for _, _, h in shown)),
-            Column("Not excluded", tuple(_open(h) for _, _, h in shown)),
+                                  for _, _, h in rows)),
+            Column("Not excluded", tuple(_open(h) for _, _, h in rows)),
         ),
         caption="Components of the pyramid, from the top down, with the section of SP 800-226",
         ordered=True,

@@ -39,10 +39,10 @@ def location_of(target: str) -> dict[str, Any]:
     location: dict[str, Any] = {
         "logicalLocations": [{"fullyQualifiedName": target, "kind": "module"}]
     }
-    found = _FILE.fullmatch(target)
-    if found is None:
+    match = _FILE.fullmatch(target)
+    if match is None:
         return location
-    path = posixpath.normpath(next(filter(None, found.groups()[1::2])))
+    path = posixpath.normpath(next(filter(None, match.groups()[1::2])))
     if path == ".." or path.startswith("../"):
         return location
     if path.startswith("/"):
@@ -77,16 +77,16 @@ def sarif_json(report: Report) -> str:
 def _log(report: Report) -> Json:
     rules = _rules(report)
     places = {rule["id"]: i for i, rule in enumerate(rules)}
-    shown = [check for check in report.checks if check.outcome in _LEVELS]
+    listed = [check for check in report.checks if check.outcome in _LEVELS]
     version = {"version": report.version} if report.version else {}
     run = {
         "tool": {"driver": {"name": "dpaudit", **version, "rules": rules}},
         "automationDetails": {"id": f"dpaudit/{report.kind}/{_slug(report.subject)}/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report)],
-        "results": [_result(report, check, places) for check in shown[:_MOST_RESULTS]],
+        "results": [_result(report, check, places) for check in listed[:_MOST_RESULTS]],
         "properties": _about(report)
-        | ({"resultsLeftOut": left} if (left := len(shown) - _MOST_RESULTS) > 0 else {}),
+        | ({"resultsLeftOut": omitted} if (omitted := len(listed) - _MOST_RESULTS) > 0 else {}),
     }
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -154,10 +154,14 @@ def _means(check: Check, *, advisory: bool) -> str:
 
 def _result(report: Report, check: Check, places: Mapping[str, int]) -> Json:
     rule = _rule(report, check)
-    said = f"{report.subject}: {check.effect or check.looks_at or check.name}"
+    message = f"{report.subject}: {check.effect or check.looks_at or check.name}"
     cause = f"Likely cause: {check.cause}." if check.cause else ""
-    lines = [said, cause, f"To see it again: {check.reproduce}" if check.reproduce else ""]
-    markdown = [prose(said), prose(cause), code_block(check.reproduce) if check.reproduce else ""]
+    lines = [message, cause, f"To see it again: {check.reproduce}" if check.reproduce else ""]
+    markdown = [
+        prose(message),
+        prose(cause),
+        code_block(check.reproduce) if check.reproduce else "",
+    ]
     bounds = {n: report.facts[n] for n in ("epsilon", "delta", "mu") if n in report.facts}
     return {
         "ruleId": rule,
@@ -181,11 +185,11 @@ def _result(report: Report, check: Check, places: Mapping[str, int]) -> Json:
 def _numbers(check: Check) -> Json:
     """What the check measured, by name; what it does not have is left out."""
     names = ("p", "p_adjusted", "statistic", "interval", "unit", "cause")
-    known = {name: to_dict(getattr(check, name)) for name in names} | dict(check.facts)
+    numbers = {name: to_dict(getattr(check, name)) for name in names} | dict(check.facts)
     left_out = ("advisory", "traceback")
     return {
         _camel(name): value
-        for name, value in known.items()
+        for name, value in numbers.items()
         if value not in (None, "") and name not in left_out
     }
 
@@ -259,9 +263,9 @@ def prose(text: object, *, limit: int = 400) -> str:
 
 def code_block(text: str) -> str:
     """Text as a fenced block; the fence is longer than any run of backticks in it."""
-    shown = printable(text, limit=14_000)
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
-    return f"{fence}sh\n{shown}\n{fence}"
+    code = printable(text, limit=14_000)
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", code)), default=0))
+    return f"{fence}sh\n{code}\n{fence}"
 
 
 def _braced(text: str) -> str:

@@ -42,7 +42,7 @@ def render_terminal(report: Report, *, verbose: bool = False, width: int = 140) 
     stacked, then left out and named.
     """
     report = safe(report)
-    shown = list(_blocks(report, verbose=verbose, width=width))
+    blocks = list(_blocks(report, verbose=verbose, width=width))
     below: list[RenderableType] = [
         text for advice in report.advice for text in (RichText(advice), RichText())
     ]
@@ -53,12 +53,12 @@ def render_terminal(report: Report, *, verbose: bool = False, width: int = 140) 
         below += _remarks(report.checks)
     if level := str(report.facts.get("sandbox") or ""):
         below.append(RichText(f"Sandbox: {level}", style="dim"))
-    said, lead = headline(report, where="above"), "\n" if below else ""
-    below.append(RichText(lead + said, style=_STYLES[report.verdict]))
+    line, lead = headline(report, where="above"), "\n" if below else ""
+    below.append(RichText(lead + line, style=_STYLES[report.verdict]))
     spots: list[RenderableType] = []
     if report.blind_spots and report.verdict != "finding":
-        spots = [_Spots(report.blind_spots, [*shown, *below], verbose=verbose)]
-    return Group(*shown, *spots, *below)
+        spots = [_Spots(report.blind_spots, [*blocks, *below], verbose=verbose)]
+    return Group(*blocks, *spots, *below)
 
 
 def _blocks(report: Report, *, verbose: bool, width: int) -> Iterator[RenderableType]:
@@ -71,8 +71,8 @@ def _blocks(report: Report, *, verbose: bool, width: int) -> Iterator[Renderable
             elif isinstance(block, Items) and block.terminal:
                 yield from (RichText("\n".join(block.items)), RichText())
             elif isinstance(block, Facts) and block.terminal:
-                shown = (f"{name}: {fact}" for name, fact in block.rows if name in block.terminal)
-                yield from (RichText(f"{'; '.join(shown)}."), RichText())
+                facts = (f"{name}: {fact}" for name, fact in block.rows if name in block.terminal)
+                yield from (RichText(f"{'; '.join(facts)}."), RichText())
 
 
 def _table(table: Table, *, verbose: bool, width: int) -> Iterator[RenderableType]:
@@ -88,7 +88,7 @@ def _table(table: Table, *, verbose: bool, width: int) -> Iterator[RenderableTyp
     marked = [i < len(table.marked) and table.marked[i] for i in rows[:most]]
     yield make_table(fitted, title=title, marked=marked)
     more = [(len(rows) - most + table.left_out, "row"), (len(narrow), "column")]
-    notes = [f"{wording.count(n)} more {what}{'s' if n > 1 else ''}" for n, what in more if n > 0]
+    notes = [f"{wording.count(n)} more {kind}{'s' if n > 1 else ''}" for n, kind in more if n > 0]
     if notes:
         names = f" ({', '.join(narrow)})" if narrow else ""
         where = "--verbose shows all, and so does the report of --out DIR"
@@ -116,23 +116,23 @@ class _Spots:
             yield from self._shown(len(self._spots), everything)
             return
         room = PASS_LINES - _REPORT_LINES - height(self._others)
-        kept = min(len(self._spots), _MOST_ROWS)
-        least = min(kept, _LEAST_ROWS)
-        shown = self._shown(kept, {"Flaw", "In words"})
-        while height(shown) > room and kept >= least:
-            shown = self._shown(kept, {"Flaw", "Missed up to"})
-            kept -= 1
-        yield from shown
+        rows = min(len(self._spots), _MOST_ROWS)
+        least = min(rows, _LEAST_ROWS)
+        tables = self._shown(rows, {"Flaw", "In words"})
+        while height(tables) > room and rows >= least:
+            tables = self._shown(rows, {"Flaw", "Missed up to"})
+            rows -= 1
+        yield from tables
 
-    def _shown(self, kept: int, headers: set[str]) -> list[RenderableType]:
+    def _shown(self, rows: int, headers: set[str]) -> list[RenderableType]:
 
-        table = blind_spots_table(self._spots[:kept])
+        table = blind_spots_table(self._spots[:rows])
         columns = [c for c in table if c.header in headers and any(c.cells)]
         parts: list[RenderableType] = [make_table(columns, title="What a pass cannot exclude")]
-        if more := len(self._spots) - kept:
-            says = "1 more row" if more == 1 else f"{wording.count(more)} more rows"
+        if more := len(self._spots) - rows:
+            note = "1 more row" if more == 1 else f"{wording.count(more)} more rows"
             parts.append(
-                RichText(f"{says}: --verbose shows all, and so does the report of --out DIR.")
+                RichText(f"{note}: --verbose shows all, and so does the report of --out DIR.")
             )
         return [*parts, RichText()]
 
@@ -143,11 +143,11 @@ def _counted(checks: Sequence[Check]) -> str:
     if not tests:
         return ""
     judged = [c for c in tests if not c.facts.get("advisory")]
-    found = sum(c.outcome == "finding" for c in judged)
+    findings = sum(c.outcome == "finding" for c in judged)
     advisory = len(tests) - len(judged)
     line = f"{wording.count(len(judged))} test{'' if len(judged) == 1 else 's'}"
-    if found:
-        line += f", {wording.count(found)} with a finding"
+    if findings:
+        line += f", {wording.count(findings)} with a finding"
     elif judged:
         smallest = min((c.p_adjusted for c in judged if c.p_adjusted is not None), default=None)
         line += f", smallest adjusted p {wording.p_value(smallest)}"
@@ -215,13 +215,13 @@ def _fitting(columns: Sequence[Column], *, width: int) -> tuple[list[Column], li
         least = [c if c.numeric else _wrapped(c, _LEAST_WIDTH) for c in narrow]
         if _room(least) <= width:
             break
-    kept = len(least)
-    while kept > 1 and _room(least[:kept]) > width:
-        kept -= 1
-    words = sum(not c.numeric for c in least[:kept])
-    spare = max(0, width - _room(least[:kept])) // max(1, words)
-    fitted = [c if c.numeric else _wrapped(c, _LEAST_WIDTH + spare) for c in narrow[:kept]]
-    return fitted, [c.header for c in columns[kept:]]
+    count = len(least)
+    while count > 1 and _room(least[:count]) > width:
+        count -= 1
+    textual = sum(not c.numeric for c in least[:count])
+    spare = max(0, width - _room(least[:count])) // max(1, textual)
+    fitted = [c if c.numeric else _wrapped(c, _LEAST_WIDTH + spare) for c in narrow[:count]]
+    return fitted, [c.header for c in columns[count:]]
 
 
 def _room(columns: Sequence[Column]) -> int:

@@ -203,10 +203,10 @@ class _Guarded(io.FileIO):
         self.size = os.fstat(self.fileno()).st_size
 
     def read(self, size: int | None = -1) -> bytes:
-        wanted = self.size - self.tell() if size is None or size < 0 else size
-        if wanted > _LARGEST_DIRECTORY:
+        length = self.size - self.tell() if size is None or size < 0 else size
+        if length > _LARGEST_DIRECTORY:
             raise ValueError(f"its directory has more than {_LARGEST_DIRECTORY:,} bytes")
-        return super().read(max(wanted, 0)) or b""
+        return super().read(max(length, 0)) or b""
 
 
 def _read(stream: io.BufferedIOBase, header: Header) -> Array:
@@ -238,8 +238,8 @@ def _header(stream: io.BufferedIOBase, size: int) -> Header:
         raise ValueError(
             f"a header of {length:,} bytes, at most {_LONGEST_HEADER:,}: write it with numpy.save"
         )
-    found = _HEADER.fullmatch(_exactly(stream, length).decode("latin-1"))
-    fields = dict(zip(found.groups()[::2], found.groups()[1::2], strict=True)) if found else {}
+    match = _HEADER.fullmatch(_exactly(stream, length).decode("latin-1"))
+    fields = dict(zip(match.groups()[::2], match.groups()[1::2], strict=True)) if match else {}
     if len(fields) != 3:
         raise ValueError("its header is not that of one plain array of numbers: save it as float64")
     descr, order = fields["descr"][1:-1], fields["fortran_order"]
@@ -270,9 +270,9 @@ def _shape(text: str) -> tuple[int, ...]:
     *extents, last = text[1:-1].split(",") if text[:1] == "(" else ["?"]
     if last.strip() or not extents:  # (2, 3) and (), not (2), which is not a tuple
         extents = [*extents, last] if extents else ["?"] if last.strip() else []
-    found = [_EXTENT.fullmatch(extent) for extent in extents]
-    shape = tuple(int(each[1]) for each in found if each)
-    if len(shape) != len(found) or len(shape) > _MOST_DIMENSIONS:
+    matches = [_EXTENT.fullmatch(extent) for extent in extents]
+    shape = tuple(int(each[1]) for each in matches if each)
+    if len(shape) != len(matches) or len(shape) > _MOST_DIMENSIONS:
         raise ValueError(f"shape={one_line(text, limit=40)} is none: write it with numpy.save")
     if 0 in shape:
         raise ValueError(f"shape={shape}, wanted one that is not empty: save some values")

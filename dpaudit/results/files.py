@@ -66,10 +66,12 @@ def write_file(
 
 def clear_leftovers(folder: Path) -> int:
     """Remove what killed writers left in ``folder``, and count it. Nobody may be writing there."""
-    found = [p for p in folder.glob(f"{_PREFIX}*{_SUFFIX}") if p.is_file() and not p.is_symlink()]
-    for path in found:
+    leftovers = [
+        p for p in folder.glob(f"{_PREFIX}*{_SUFFIX}") if p.is_file() and not p.is_symlink()
+    ]
+    for path in leftovers:
         path.unlink()
-    return len(found)
+    return len(leftovers)
 
 
 def sync_folder(folder: Path) -> None:

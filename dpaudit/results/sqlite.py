@@ -108,9 +108,9 @@ def check_pages(connection: sqlite3.Connection) -> None:
     Raises:
         sqlite3.DatabaseError: not so: a small file could hold rows without end.
     """
-    ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
-    if found != "ok":
-        raise sqlite3.DatabaseError(str(found)[:200])
+    ((answer,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+    if answer != "ok":
+        raise sqlite3.DatabaseError(str(answer)[:200])
 
 
 def _text(data: bytes) -> str:
@@ -123,12 +123,12 @@ def bound_steps(connection: sqlite3.Connection, *, size: int) -> None:
     SQLite does not notice pages that are referred to many times over; twenty levels of them hold
     10^50 rows in 100 kB.
     """
-    left = 1 + (_STEPS + _STEPS_A_BYTE * size) // _STEPS_BETWEEN
+    remaining = 1 + (_STEPS + _STEPS_A_BYTE * size) // _STEPS_BETWEEN
 
     def used_up() -> int:
-        nonlocal left
-        left -= 1
-        return left < 0
+        nonlocal remaining
+        remaining -= 1
+        return remaining < 0
 
     connection.set_progress_handler(used_up, _STEPS_BETWEEN)
 
@@ -145,17 +145,19 @@ def plain_columns(connection: sqlite3.Connection, table: str) -> Iterator[str] |
     None if it is a view, a virtual table or has computed columns: reading it would run its author's
     expressions.
     """
-    found = connection.execute(
+    column = connection.execute(
         "SELECT type, sql FROM sqlite_master WHERE upper(name) = upper(?)", (table,)
     ).fetchone()
-    if found is None:
+    if column is None:
         return iter(())
     rows = (
-        connection.execute(f"PRAGMA table_xinfo({table})").fetchall() if found[0] == "table" else []
+        connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
+        if column[0] == "table"
+        else []
     )
     if (
         not rows
-        or str(found[1]).lstrip().upper().startswith("CREATE VIRTUAL")
+        or str(column[1]).lstrip().upper().startswith("CREATE VIRTUAL")
         or any(row[6] for row in rows)
     ):
         return None

@@ -48,9 +48,9 @@ def one_line(text: object, *, limit: int = 500) -> str:
     'first second'
     """
     room = 4 * limit
-    kept = _text(text, room + 1)
-    line = " ".join(kept.split())
-    return harmless(_cut(line + "…" if len(kept) > room else line, limit))
+    prefix = _text(text, room + 1)
+    line = " ".join(prefix.split())
+    return harmless(_cut(line + "…" if len(prefix) > room else line, limit))
 
 
 def error_text(error: BaseException, *, limit: int = 500) -> str:
@@ -59,8 +59,8 @@ def error_text(error: BaseException, *, limit: int = 500) -> str:
     >>> error_text(ValueError("too" + chr(27) + " much")), error_text(KeyError())
     ('ValueError: too� much', 'KeyError')
     """
-    name, words = one_line(_name(error)), one_line(error, limit=limit)
-    return f"{name}: {words}" if words else name
+    name, message = one_line(_name(error)), one_line(error, limit=limit)
+    return f"{name}: {message}" if message else name
 
 
 def json_escaped(text: str) -> str:

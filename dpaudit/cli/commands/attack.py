@@ -56,7 +56,6 @@ def attack(
 
     from dpaudit.numeric.arrays import to_numpy
     from dpaudit.protocols import Attack
-    from dpaudit.stats import clopper_pearson
 
     chosen = registry.create("attacks", name)
     if not isinstance(chosen, Attack):
@@ -77,31 +76,38 @@ def attack(
     }
     code = 0
     if truth is not None:
-        known = np.atleast_1d(_load("truth", truth))
-        if (
-            known.shape != (len(y),)
-            or known.dtype.kind not in "iu"
-            or known.min() < 0
-            or known.max() >= scores.shape[1]
-        ):
-            raise UsageError(
-                f"truth={truth}: must hold {len(y)} whole numbers in 0…{scores.shape[1] - 1}"
-            )
-        successes = int((best == known).sum())
-        interval = clopper_pearson(successes, len(y))
-        chance = 1 / scores.shape[1]
-        document |= {
-            "successes": successes,
-            "success": successes / len(y),
-            "interval": to_dict(interval),
-            "chance": chance,
-        }
-        code = int(interval.low > chance)
+        document |= _success(best, truth, candidates=scores.shape[1])
+        code = int(document["interval"]["low"] > document["chance"])
     if output == "json":
         write_json_line(to_dict(document))
     else:
         emit(_text(document))
     raise typer.Exit(code)
+
+
+def _success(best: npt.NDArray[Any], truth: Path, *, candidates: int) -> dict[str, Any]:
+    """How often the ``best`` candidates (t,) are the right ones, with its interval."""
+    import numpy as np
+
+    from dpaudit.stats import clopper_pearson
+
+    right = np.atleast_1d(_load("truth", truth))
+    if (
+        right.shape != best.shape
+        or right.dtype.kind not in "iu"
+        or right.min() < 0
+        or right.max() >= candidates
+    ):
+        raise UsageError(
+            f"truth={truth}: must hold {len(best)} whole numbers in 0…{candidates - 1}"
+        )
+    successes = int((best == right).sum())
+    return {
+        "successes": successes,
+        "success": successes / len(best),
+        "interval": to_dict(clopper_pearson(successes, len(best))),
+        "chance": 1 / candidates,
+    }
 
 
 def _load(name: str, path: Path, *, most_axes: int = 2) -> npt.NDArray[Any]:
@@ -118,10 +124,10 @@ def _load(name: str, path: Path, *, most_axes: int = 2) -> npt.NDArray[Any]:
 
 def _text(document: dict[str, Any]) -> str:
     picked = document["best"]
-    shown = ", ".join(map(str, picked[:20])) + (
+    first = ", ".join(map(str, picked[:20])) + (
         f", … ({len(picked):,} in all)" if len(picked) > 20 else ""
     )
-    lines = [f"{document['attack']}: most likely candidate of each release: {shown}"]
+    lines = [f"{document['attack']}: most likely candidate of each release: {first}"]
     if "success" in document:
         i = document["interval"]
         lines.append(

@@ -78,27 +78,27 @@ def audit(
     from dpaudit.targets.identity import identify
 
     out, command = to.out, command_of("audit", sampler, options, claim=claim)
-    kept = (f"{name}.json" for name in registry.plugins("tests"))
-    formats = prepared(to, command, others=kept)
-    what = identify(sampler)
-    with sandbox.asking() as held:
+    files = (f"{name}.json" for name in registry.plugins("tests"))
+    formats = prepared(to, command, others=files)
+    subject = identify(sampler)
+    with sandbox.asking() as policy:
         result = audited(
             lambda progress: audit_subject(
                 Subject(sampler, target=sampler),
                 claim=claim,
                 options=options,
-                identity=what,
+                identity=subject,
                 progress=progress,
             ),
             command=command,
-            shown=AuditProgress("values drawn", _search(options), total=options.samples),
+            display=AuditProgress("values drawn", _search(options), total=options.samples),
             nothing=lambda reason, seconds: nothing_drawn(
                 sampler,
                 reason,
                 claim=claim or "",
                 options=options,
-                sandbox=held.reached,
-                what=what,
+                sandbox=policy.reached,
+                what=subject,
                 seconds=seconds,
             ),
             to=to,
@@ -108,8 +108,8 @@ def audit(
     report = describe(result)
     if out is not None:
         write_result(report, out, also=formats)
-        for found in result.tests:
-            _save(found, out)
+        for test in result.tests:
+            _save(test, out)
     if result.shortened:
         note(f"{result.shortened}; --time-limit gives it more")
     exit_with_verdict(report, to)

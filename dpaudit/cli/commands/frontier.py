@@ -33,7 +33,7 @@ class FrontierFlags:
         Option(
             "Values per vector; chosen by the auditor by default.",
             "N",
-            read=functools.partial(count_of, name="dim", what="values per vector", example="64"),
+            read=functools.partial(count_of, name="dim", unit="values per vector", example="64"),
         ),
     ] = None
     samples: Annotated[
@@ -42,7 +42,7 @@ class FrontierFlags:
             "Values that the audit draws, e.g. 1M or 1e6.",
             "N",
             default="1e7",
-            read=functools.partial(count_of, what="values", example="1e7"),
+            read=functools.partial(count_of, unit="values", example="1e7"),
         ),
     ] = 10_000_000
     seconds: Annotated[float, Option("Seconds for the search for hidden directions.")] = 15
@@ -86,8 +86,8 @@ def frontier(*, flags: FrontierFlags, output: FormatOption = "text") -> None:
         raise UsageError(
             f"samples={flags.samples:g}: must be at least {least:,}, where the map begins"
         )
-    made = _calibration(points, flags) if flags.calibrate else _detected(points, here, flags)
-    report = describe(made)
+    result = _calibration(points, flags) if flags.calibrate else _detected(points, here, flags)
+    report = describe(result)
     if flags.out is not None:
         write_result(report, flags.out)
     show(report, output=output, out=flags.out)
@@ -139,13 +139,13 @@ def _calibration(points: tuple[PowerPoint, ...], flags: FrontierFlags) -> Measur
     from dpaudit.audit.power import propose_tau
 
     dim, samples, eta = flags.dim, flags.samples, 1e-6 if flags.eta is None else flags.eta
-    found = propose_tau(points, dim=dim, samples=samples, eta=eta)
+    threshold = propose_tau(points, dim=dim, samples=samples, eta=eta)
     where = f"d = {dim:,}" if dim else "d chosen by the auditor"
-    says = f"{found.says}.".replace("pancakes", "Pancakes", 1)
+    statement = f"{threshold.says}.".replace("pancakes", "Pancakes", 1)
     return _measurements(
         f"Smoothing behind an audit of {samples:,} values ({where}, η = {eta:g})",
         "The first row covers what the audit may miss; "
-        f"the others rest on the assumption in their first column. {' '.join(found.caveats)}",
+        f"the others rest on the assumption in their first column. {' '.join(threshold.caveats)}",
         command=f"dpaudit frontier --calibrate --eta {eta:g}{f' --dim {dim}' if dim else ''} "
         f"--samples {samples:g}",
         columns={
@@ -158,11 +158,11 @@ def _calibration(points: tuple[PowerPoint, ...], flags: FrontierFlags) -> Measur
         },
         rows=[
             {**to_dict(cover), "mitigation": f"smoothing:tau={_up(cover.tau):g}"}
-            for cover in found.covers
+            for cover in threshold.covers
         ],
-        summary=says.replace("no pancake", "No pancake", 1),
-        proposal={k: v for k, v in to_dict(found).items() if k not in ("covers", "caveats")},
-        caveats=tuple(found.caveats),
+        summary=statement.replace("no pancake", "No pancake", 1),
+        proposal={k: v for k, v in to_dict(threshold).items() if k not in ("covers", "caveats")},
+        caveats=tuple(threshold.caveats),
     )
 
 
@@ -186,9 +186,11 @@ def _measurements(
     from dpaudit.experiments.results import Column, measured_nothing
     from dpaudit.provenance import collect
 
-    made = [{"key": key, "label": label, "format": form} for key, (label, form) in columns.items()]
+    headers = [
+        {"key": key, "label": label, "format": form} for key, (label, form) in columns.items()
+    ]
     return replace(
-        measured_nothing(convert_value(made, tuple[Column, ...])),
+        measured_nothing(convert_value(headers, tuple[Column, ...])),
         name="frontier",
         title=title,
         story=story,

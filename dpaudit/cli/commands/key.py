@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HardnessOptions", "key_hardness", "key_new", "key_show"]
 
-_read_dim = functools.partial(count_of, name="dim", what="values per vector", example="256")
+_read_dim = functools.partial(count_of, name="dim", unit="values per vector", example="256")
 _NEAREST = 5
 _DRAWN = 30_000
 _YEAR = 365.25 * 86400
@@ -66,17 +66,17 @@ def key_new(
     from dpaudit.noise.key import PancakeKey
     from dpaudit.noise.seed_in_noise.key import SeedKey
 
-    given = {"--dim": dim, "--beta": beta}
+    bounds = {"--dim": dim, "--beta": beta}
     if kind == "seed-in-noise":
         plain = gamma == "2sqrtd" and directions == 1 and not allow_small_gamma
-        if not plain or any(value is not None for value in given.values()):
+        if not plain or any(value is not None for value in bounds.values()):
             raise UsageError("kind=seed-in-noise: takes only --out; leave the other options out")
         seed_key = SeedKey.new()
         seed_key.save(out)
         emit(f"{out}: seed-in-noise key {seed_key.fingerprint}")
     else:
         if dim is None or beta is None:
-            missing = next(name for name, value in given.items() if value is None)
+            missing = next(name for name, value in bounds.items() if value is None)
             raise UsageError(f"{missing[2:]}: a pancake key needs it; write {missing} VALUE")
         key = PancakeKey.new(
             dim=dim,
@@ -116,7 +116,7 @@ def key_show(
     except OtherKindError as error:
         _print(_of_seed(path, error), output)
         return
-    found = estimate(key.dim, key.beta, key.gamma)
+    estimated = estimate(key.dim, key.beta, key.gamma)
     facts: dict[str, Any] = {
         "fingerprint": key.fingerprint,
         "dim": key.dim,
@@ -125,7 +125,7 @@ def key_show(
         "directions": key.directions,
         "peak_spacing_in_sigma": peak_spacing(sigma=1, beta=key.beta, gamma=key.gamma),
         "peak_width_in_sigma": peak_width(sigma=1, beta=key.beta, gamma=key.gamma),
-        "without_the_key": to_dict(found) if output == "json" else _brief(found),
+        "without_the_key": to_dict(estimated) if output == "json" else _brief(estimated),
     }
     _print(facts, output)
 
@@ -150,8 +150,8 @@ def _print(facts: dict[str, Any], output: str) -> None:
     if output == "json":
         write_json_line(facts)
     else:
-        shown = {k: f"{v:g}" if isinstance(v, float) else v for k, v in facts.items()}
-        emit("\n".join(f"{k:22} {v}" for k, v in shown.items()))
+        rows = {k: f"{v:g}" if isinstance(v, float) else v for k, v in facts.items()}
+        emit("\n".join(f"{k:22} {v}" for k, v in rows.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class HardnessOptions:
             "Noise vectors that the search may choose short rows from.",
             "N",
             default="30k",
-            read=functools.partial(count_of, name="drawn", what="noise vectors", example="30k"),
+            read=functools.partial(count_of, name="drawn", unit="noise vectors", example="30k"),
         ),
     ] = _DRAWN
 
@@ -215,7 +215,7 @@ def key_hardness(
     else:
         assert dim is not None and beta is not None  # noqa: S101, PT018 for mypy
         width = parse_gamma(options.gamma, dim=dim)
-    found = estimate(
+    estimated = estimate(
         dim,
         beta,
         width,
@@ -224,53 +224,58 @@ def key_hardness(
         tau=options.tau,
         drawn=options.drawn,
     )
-    points = sorted(measured(), key=lambda cell: cell.distance(dim, found.effective_beta))
+    points = sorted(measured(), key=lambda cell: cell.distance(dim, estimated.effective_beta))
     nearest = sorted(points[:_NEAREST], key=lambda cell: (cell.dim, -cell.beta))
     if output == "json":
         named = {} if key is None else {"fingerprint": key.fingerprint}
-        write_json_line({**named, **to_dict(found), "measured": to_dict(nearest)})
+        write_json_line({**named, **to_dict(estimated), "measured": to_dict(nearest)})
         return
-    emit("\n".join(f"{name:16} {value}" for name, value in _facts(found, options.drawn)))
+    emit("\n".join(f"{name:16} {value}" for name, value in _facts(estimated, options.drawn)))
     emit("\nMeasured nearby, β told (wall time on loaded machines), and as estimated:")
     emit(_measured_table(nearest))
 
 
-def _warning(found: Estimate, path: Path) -> str | None:
+def _warning(hardness: Estimate, path: Path) -> str | None:
     """One sentence if a key is within reach of a search without it."""
-    if not found.within_reach:
+    if not hardness.within_reach:
         return None
     return (
-        f"This key is within reach of a search without it, by {_NAMES[found.attack]}: about "
-        f"{_power(found.log2_operations)} operations ({_time(found.seconds)} on one core); "
+        f"This key is within reach of a search without it, by {_NAMES[hardness.attack]}: about "
+        f"{_power(hardness.log2_operations)} operations ({_time(hardness.seconds)} on one core); "
         f"see dpaudit key hardness {path}"
     )
 
 
-def _brief(found: Estimate) -> str:
+def _brief(hardness: Estimate) -> str:
     """The cheapest attack in a few words."""
-    where = "" if found.rows is None else f", {found.rows:,} rows, block size {found.block:,}"
-    return f"{_NAMES[found.attack]}{where}, {_power(found.log2_operations)} operations"
+    where = (
+        "" if hardness.rows is None else f", {hardness.rows:,} rows, block size {hardness.block:,}"
+    )
+    return f"{_NAMES[hardness.attack]}{where}, {_power(hardness.log2_operations)} operations"
 
 
-def _facts(found: Estimate, drawn: int) -> Iterator[tuple[str, str]]:
+def _facts(estimated: Estimate, samples: int) -> Iterator[tuple[str, str]]:
     from dpaudit.accounting.hardness import REACH
 
-    yield "pancake", f"d = {found.dim:,}, β = {found.beta:g}, γ = {found.gamma:.4g}, {found.dtype}"
-    if found.effective_beta > 1.01 * found.beta:
-        yield "blurred", f"as a pancake of β = {found.effective_beta:.3g} would be"
-    yield "cheapest attack", _NAMES[found.attack]
-    if (lattice := found.lattice) is None:
+    yield (
+        "pancake",
+        f"d = {estimated.dim:,}, β = {estimated.beta:g}, γ = {estimated.gamma:.4g}, {estimated.dtype}",
+    )
+    if estimated.effective_beta > 1.01 * estimated.beta:
+        yield "blurred", f"as a pancake of β = {estimated.effective_beta:.3g} would be"
+    yield "cheapest attack", _NAMES[estimated.attack]
+    if (lattice := estimated.lattice) is None:
         yield "lattice", "reduction is not expected to succeed at any block size"
     else:
-        shortest = f", the shortest of {drawn:,}" if drawn > (lattice.rows or 0) else ""
+        shortest = f", the shortest of {samples:,}" if samples > (lattice.rows or 0) else ""
         yield "lattice", f"{lattice.rows:,} rows{shortest}; block size {lattice.block:,}"
-    core = found.attacks[0].log2_core_svp
+    core = estimated.attacks[0].log2_core_svp
     counted = "" if core is None else f" (core-SVP: {_power(core)})"
-    yield "operations", _power(found.log2_operations) + counted
+    yield "operations", _power(estimated.log2_operations) + counted
     basis = "10^9 multiplications per second" if core is None else "the searches that were measured"
-    yield "time", f"{_time(found.seconds)} on one core, extrapolated from {basis}"
-    yield "other attacks", "; ".join(map(_other, found.attacks[1:]))
-    beyond = "within" if found.within_reach else "beyond"
+    yield "time", f"{_time(estimated.seconds)} on one core, extrapolated from {basis}"
+    yield "other attacks", "; ".join(map(_other, estimated.attacks[1:]))
+    beyond = "within" if estimated.within_reach else "beyond"
     yield "without the key", f"{beyond} reach, which is taken as 2^{REACH:g} operations"
 
 
@@ -306,8 +311,8 @@ def _columns(*names: str) -> Table:
 
     table = Table(box=None, pad_edge=False)
     for name in names:
-        words = name in ("reduction", "reducer", "clock")
-        table.add_column(name, justify="left" if words else "right", no_wrap=True)
+        textual = name in ("reduction", "reducer", "clock")
+        table.add_column(name, justify="left" if textual else "right", no_wrap=True)
     return table
 
 

@@ -85,7 +85,7 @@ def list_(
     else:
         rows, table = (
             _plugins(kind),
-            lambda found: _two_columns((row["name"], _lines(row, verbose)) for row in found),
+            lambda entries: _two_columns((row["name"], _lines(row, verbose)) for row in entries),
         )
     if output == "json":
         write_json_line(rows)
@@ -99,7 +99,7 @@ def list_(
 
 
 def _plugins(kind: str) -> list[Row]:
-    found = registry.plugins(kind)
+    registered = registry.plugins(kind)
     return [
         {
             "name": name,
@@ -108,7 +108,7 @@ def _plugins(kind: str) -> list[Row]:
             **_described(plugin),
             **(_needs(plugin) if kind == "attacks" else {}),
         }
-        for name, plugin in found.items()
+        for name, plugin in registered.items()
     ]
 
 
@@ -265,8 +265,8 @@ def _numbered(rows: Sequence[Row]) -> Table:
     table.add_column("what it shows", overflow="fold")
     for row in rows:
         minutes = row["minutes"]
-        shown = "?" if minutes is None else "<1" if minutes < 1 else f"{minutes:g}"
-        table.add_row(Text(row["name"], style="bold"), shown, Text(one_line(row["title"])))
+        duration = "?" if minutes is None else "<1" if minutes < 1 else f"{minutes:g}"
+        table.add_row(Text(row["name"], style="bold"), duration, Text(one_line(row["title"])))
     return table
 
 

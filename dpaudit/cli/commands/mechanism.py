@@ -114,8 +114,8 @@ def mechanism(
     out, question = to.out, question_of(data)
     command = command_of("mechanism", name, claim.options, data, options, attack=attack)
     formats = prepared(to, command)
-    what = identify(name)
-    with sandbox.asking() as held:
+    subject = identify(name)
+    with sandbox.asking() as policy:
         result = audited(
             lambda progress: audit_subject(
                 Subject(name, target=name),
@@ -124,11 +124,11 @@ def mechanism(
                 attack=attack,
                 options=options,
                 question=question,
-                identity=what,
+                identity=subject,
                 progress=progress,
             ),
             command=command,
-            shown=AuditProgress(
+            display=AuditProgress(
                 "releases drawn",
                 "all releases drawn; learning events and counting them",
                 total=2 * options.samples,
@@ -139,8 +139,8 @@ def mechanism(
                 claim=claim,
                 attack=attack or "",
                 options=options,
-                sandbox=held.reached,
-                what=what,
+                sandbox=policy.reached,
+                what=subject,
                 seconds=seconds,
             ),
             to=to,

@@ -53,7 +53,7 @@ class RunFlags:
         Option(
             "Trials per cell, instead of the spec's number.",
             "N",
-            read=functools.partial(count_of, name="trials", what="trials", example="1000"),
+            read=functools.partial(count_of, name="trials", unit="trials", example="1000"),
         ),
     ] = None
     where: Annotated[
@@ -150,13 +150,13 @@ def run(
 
     out = flags.out or _default_folder(spec)
     again = replace(flags, out=out, resume=True)
-    words = ["dpaudit", "run", experiment, *words_of(flags, only=("trials", "device"))]
+    arguments = ["dpaudit", "run", experiment, *words_of(flags, only=("trials", "device"))]
     options = RunOptions(
         out=out,
         resume=flags.resume,
         where=flags.where,
         jobs=flags.jobs,
-        command=shlex.join(words),
+        command=shlex.join(arguments),
     )
     more = words_of(again, only=("out", "resume", "data_root", "also"))
     formats = formats_of(flags.also, out=out)
@@ -180,9 +180,9 @@ def _run(
         also = without_earlier(also, out, document="results.json")
 
     run_cells(spec, replace(options, on_open=started), resumed=resumed)
-    made = _report(out)
-    write_run(made, out, also=also)
-    show(made, output=output, out=out)
+    report = _report(out)
+    write_run(report, out, also=also)
+    show(report, output=output, out=out)
     tell_failures(out)
 
 
@@ -211,7 +211,7 @@ def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
     progress = RunProgress(spec.name, cells, placement)
     try:
         with progress:
-            shown = replace(
+            summary = replace(
                 options,
                 where=placement,
                 jobs=1,
@@ -220,15 +220,15 @@ def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
                 on_done=progress.on_done,
                 on_result=progress.on_result,
             )
-            run_with(spec, shown)
+            run_with(spec, summary)
     except KeyboardInterrupt as interrupt:  # typer would end without a message
-        kept = f"{progress.done:,} of {len(cells):,} cells are on disk in {options.out}"
+        stored = f"{progress.done:,} of {len(cells):,} cells are on disk in {options.out}"
         then = (
             f"this resumes it:\n{command} {resumed}"
             if resumed
             else f"{command} starts again from the beginning"
         )
-        note(f"interrupted: {kept}; {then}")
+        note(f"interrupted: {stored}; {then}")
         raise typer.Exit(130) from interrupt
 
 

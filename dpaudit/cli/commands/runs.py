@@ -55,16 +55,16 @@ def list_(
     """
     from dpaudit.experiments.stored import overviews
 
-    found = overviews(folder)
+    runs = overviews(folder)
     if output == "json":
-        write_json_line(to_dict(found))
+        write_json_line(to_dict(runs))
         return
-    if not found:
+    if not runs:
         _say(f"No runs in {folder} or below; dpaudit run NAME makes one.")
         return
     columns = ("run", "experiment", "cells", "now", "started (UTC)", "last (UTC)", "time")
-    emit(_table((*columns, "machine", "dpaudit"), [_row(run) for run in found]))
-    for run in found:
+    emit(_table((*columns, "machine", "dpaudit"), [_row(run) for run in runs]))
+    for run in runs:
         if run.problem:
             note(printable(run.problem, limit=400))
 
@@ -116,25 +116,25 @@ def show(
 def _show_cell(store: Store, cell: str, *, failed: bool, output: str) -> None:
     from dpaudit.experiments.store import attempts
 
-    found = attempts(store, cell=cell)
-    if not found or not cell:
+    matches = attempts(store, cell=cell)
+    if not matches or not cell:
         raise UsageError(
             f"cell={cell}: no attempt at such a cell in {store.folder}; "
             f"dpaudit runs show {store.folder} lists them"
         )
-    found = [a for a in found if a.status == "failed"] if failed else found
-    _show_each(found, _print_attempt, "attempts", output)
+    matches = [a for a in matches if a.status == "failed"] if failed else matches
+    _show_each(matches, _print_attempt, "attempts", output)
 
 
-def _show_each(found: Sequence[Any], show_one: Any, what: str, output: str) -> None:
+def _show_each(entries: Sequence[Any], show_one: Any, kind: str, output: str) -> None:
     """Everything as JSON, or the first few for people."""
     if output == "json":
-        write_json_line(to_dict(found))
+        write_json_line(to_dict(entries))
         return
-    for one in found[:_CELLS]:
+    for one in entries[:_CELLS]:
         show_one(one)
-    if len(found) > _CELLS:
-        note(f"{len(found) - _CELLS:,} more {what}: --format json has all")
+    if len(entries) > _CELLS:
+        note(f"{len(entries) - _CELLS:,} more {kind}: --format json has all")
 
 
 def _show_whole(store: Store, output: str) -> None:

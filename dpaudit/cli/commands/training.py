@@ -35,6 +35,7 @@ from dpaudit.report import describe
 from dpaudit.results.text import error_text, one_line
 
 if TYPE_CHECKING:
+    from dpaudit.training.checkpoint import Checkpoint
     from dpaudit.training.plain_training import Epoch
 
 __all__ = ["TrainOptions", "train", "training"]
@@ -124,7 +125,7 @@ def training(
         result = audited(
             work,
             command=command,
-            shown=AuditProgress(
+            display=AuditProgress(
                 "runs of train", "all runs done; counting guesses", total=options.runs
             ),
             nothing=lambda reason, seconds: dataclasses.replace(
@@ -180,29 +181,29 @@ def _named(module: ModuleType, name: str) -> Any:
 
 def _made(module: ModuleType, name: str) -> Any:
     """An object of the module, or what a function of it without parameters returns."""
-    found = _named(module, name)
-    if not inspect.isfunction(found):
-        return found
+    factory = _named(module, name)
+    if not inspect.isfunction(factory):
+        return factory
     try:
-        return found()
+        return factory()
     except Exception as error:
         raise SamplerCrashError(f"{name} raised {error_text(error)}") from error
 
 
-def _canaries(module: ModuleType, given: str | None) -> Any:
-    if given is None:
+def _canaries(module: ModuleType, function: str | None) -> Any:
+    if function is None:
         return _made(module, "canaries") if hasattr(module, "canaries") else None
-    if given[:1].isdigit():
-        return count_of(given, what="canaries", example="500", name="canaries")
-    return _made(module, given)
+    if function[:1].isdigit():
+        return count_of(function, unit="canaries", example="500", name="canaries")
+    return _made(module, function)
 
 
-def _scoring(module: ModuleType, given: str | None) -> dict[str, Any]:
+def _scoring(module: ModuleType, function: str | None) -> dict[str, Any]:
     """The function named, as ``score``, ``loss`` or ``scores`` by its name; else what is there."""
-    if given is None:
+    if function is None:
         return {name: getattr(module, name) for name in _SCORES if hasattr(module, name)}
-    kind = next((kind for kind in ("scores", "loss") if given.endswith(kind)), "score")
-    return {kind: _named(module, given)}
+    kind = next((kind for kind in ("scores", "loss") if function.endswith(kind)), "score")
+    return {kind: _named(module, function)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,42 +257,13 @@ def train(
     $ dpaudit train lenet5-tanh --epochs 20
     $ dpaudit train resnet50 --device cuda --resume
     """
-    from dpaudit.cli.progress import progress_bar
     from dpaudit.training.models import MODELS
-    from dpaudit.training.plain_training import Training, fit
     from dpaudit.training.weights import checkpoint_file
 
     use_data_root(options.data_root)
     file = checkpoint_file(model) if options.out is None else options.out
     started = time.monotonic()
-    done = 0
-    try:
-        with progress_bar() as bar:
-            task = bar.add_task(model, total=None)
-
-            def show(epoch: Epoch) -> None:
-                nonlocal done
-                done = epoch.number
-                words = f"{model}, loss {epoch.loss:.4f}, epochs"
-                bar.update(task, total=epoch.of, completed=done, description=words)
-
-            checkpoint = fit(
-                Training.of(
-                    model,
-                    epochs=options.epochs,
-                    seed=options.seed,
-                    data=options.data,
-                    device=options.device,
-                ),
-                out=file,
-                resume=options.resume,
-                on_epoch=show,
-            )
-    except KeyboardInterrupt as interrupt:
-        note(
-            f"interrupted: {done:,} epochs are kept beside {file}; repeat the command with --resume"
-        )
-        raise typer.Exit(130) from interrupt
+    checkpoint = _fit(model, options, file)
     document = {
         "model": checkpoint.model,
         "data": checkpoint.data,
@@ -315,3 +287,34 @@ def train(
         f"seed {checkpoint.seed}, {document['seconds']:.0f} s"
     )
     note(f"checkpoint: {file}")
+
+
+def _fit(model: str, options: TrainOptions, file: Path) -> Checkpoint:
+    """Train ``model`` into ``file``, with a bar of its epochs; Ctrl-C says what is kept."""
+    from dpaudit.cli.progress import progress_bar
+    from dpaudit.training.plain_training import Training, fit
+
+    done = 0
+    try:
+        with progress_bar() as bar:
+            task = bar.add_task(model, total=None)
+
+            def show(epoch: Epoch) -> None:
+                nonlocal done
+                done = epoch.number
+                label = f"{model}, loss {epoch.loss:.4f}, epochs"
+                bar.update(task, total=epoch.of, completed=done, description=label)
+
+            training = Training.of(
+                model,
+                epochs=options.epochs,
+                seed=options.seed,
+                data=options.data,
+                device=options.device,
+            )
+            return fit(training, out=file, resume=options.resume, on_epoch=show)
+    except KeyboardInterrupt as interrupt:
+        note(
+            f"interrupted: {done:,} epochs are kept beside {file}; repeat the command with --resume"
+        )
+        raise typer.Exit(130) from interrupt

@@ -53,10 +53,10 @@ def verify_transcript(
     $ dpaudit verify transcript joint-seeds.json --opening opening.json \
         --release release.npy
     """
-    given = {"opening": opening, "release": release, "server": server, "verifier": verifier}
+    arguments = {"opening": opening, "release": release, "server": server, "verifier": verifier}
     kind = _kind(path)
     verify: Any = registry.load("transcripts", kind)
-    verdict: TranscriptVerdict = verify(path, **_options(verify, kind, given))
+    verdict: TranscriptVerdict = verify(path, **_options(verify, kind, arguments))
     if output == "json":
         write_json_line(to_dict(verdict))
     else:
@@ -69,14 +69,14 @@ def verify_transcript(
 
 
 def _options(
-    verify: Any, kind: str, given: Mapping[str, Path | str | None]
+    verify: Any, kind: str, arguments: Mapping[str, Path | str | None]
 ) -> dict[str, Path | bytes]:
-    taken = inspect.signature(verify).parameters
+    accepted = inspect.signature(verify).parameters
     options: dict[str, Path | bytes] = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is None:
             continue
-        if name not in taken:
+        if name not in accepted:
             raise UsageError(f"{name}={value}: not for a {kind} transcript; leave --{name} out")
         options[name] = value if isinstance(value, Path) else _public_key(name, value)
     return options

@@ -46,23 +46,23 @@ def scale_of(values: Sequence[float], *, log: bool, form: str, from_zero: bool =
 
     ``from_zero``: a linear axis starts (or, without positive values, ends) exactly at 0.
     """
-    kept = tuple(sorted({v for v in values if has_place(v, log=log)}))
-    if not kept:
+    places = tuple(sorted({v for v in values if has_place(v, log=log)}))
+    if not places:
         return Scale(0.1, 10.0, log, (), form) if log else Scale(0.0, 1.0, log, (), form)
-    low, high = kept[0], kept[-1]
+    low, high = places[0], places[-1]
     if from_zero and not log:
         low, high = min(low, 0.0), max(high, 0.0)
     if log:
         bottom, top = math.log10(low), math.log10(high)
         room = max(0.05 * (top - bottom), 0.1)
-        return Scale(10 ** max(bottom - room, -307.0), 10 ** (top + room), log, kept, form)
+        return Scale(10 ** max(bottom - room, -307.0), 10 ** (top + room), log, places, form)
     room = 0.05 * (high - low) if high > low else max(0.1 * abs(high), 0.05)
     if form == "proportion" and low >= 0 and high <= 1:
         room = min(room, 0.05)
     ends = low - room, high + room
     if from_zero:
         ends = (0.0 if low >= 0 else ends[0]), (0.0 if high <= 0 < -low else ends[1])
-    return Scale(*ends, log, kept, form)
+    return Scale(*ends, log, places, form)
 
 
 def set_ticks(axis: Axis, scale: Scale, *, inches: float, upright: bool = False) -> None:

@@ -88,14 +88,14 @@ def draw_line(axes: Axes, series: Series, scale: Scale) -> None:
     if series.shade:
         edge = scale.high if series.shade == "above" else scale.low
         axes.fill_between(xs, ys, edge, color=QUIET, alpha=0.2, linewidth=0)
-    kept = [(m, e) for m in series.marks if (e := _ends(m, scale, stem=False, across=False))]
+    lines = [(m, e) for m in series.marks if (e := _ends(m, scale, stem=False, across=False))]
     axes.vlines(
-        [m.x for m, _ in kept], [e[0] for _, e in kept], [e[1] for _, e in kept],
+        [m.x for m, _ in lines], [e[0] for _, e in lines], [e[1] for _, e in lines],
         color=colour, linewidth=1, zorder=3,
     )  # fmt: skip
     for side in (0, 1):
-        ends = [e[side] for _, e in kept]
-        axes.plot([m.x for m, _ in kept], ends, "_", color=colour, markersize=4, zorder=3)
+        ends = [e[side] for _, e in lines]
+        axes.plot([m.x for m, _ in lines], ends, "_", color=colour, markersize=4, zorder=3)
     # several marks at one x: no line zigzags through them
     once = all(a < b for a, b in pairwise(xs))
     axes.plot(

@@ -155,7 +155,7 @@ def main() -> None:
         rows = json.loads(ROWS.read_text("utf-8"))["rows"]
         print("\n".join(stored(rows, counted_tests())))
         return
-    samples = count_of(given.samples, what="values", example="2e5")
+    samples = count_of(given.samples, unit="values", example="2e5")
     training = [name for name, half in HALVES.items() if half == "training"]
     began = time.process_time()
     tables = audited(training, samples, given.kept)

@@ -28,7 +28,7 @@ class HistoryOptions:
             "Values that the battery draws per mechanism.",
             "N",
             default="300k",
-            read=functools.partial(count_of, what="values", example="300k"),
+            read=functools.partial(count_of, unit="values", example="300k"),
         ),
     ] = 300_000
     releases: Annotated[
@@ -37,7 +37,7 @@ class HistoryOptions:
             "Releases at each of two values that an attack looks at.",
             "N",
             default="20k",
-            read=functools.partial(count_of, what="releases", example="20k", name="releases"),
+            read=functools.partial(count_of, unit="releases", example="20k", name="releases"),
         ),
     ] = 20_000
     alpha: Annotated[

@@ -129,7 +129,7 @@ def test_counts_with_a_unit_are_taken(tmp_path):
      (" 7 ", 7), (1e7, 10**7), (12, 12), ("1e15", 10**15)],
 )  # fmt: skip
 def test_a_count_as_people_write_it(given, count):
-    assert count_of(given, what="values", example="1e7") == count
+    assert count_of(given, unit="values", example="1e7") == count
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_a_count_as_people_write_it(given, count):
 )
 def test_what_is_no_count(given):
     with pytest.raises(UsageError, match="must be a whole number of values, written like 1e7"):
-        count_of(given, what="values", example="1e7")
+        count_of(given, unit="values", example="1e7")

@@ -16,7 +16,7 @@ from dpaudit_prove.command import Question
 
 APP = App(add_completion=False)
 GIVEN = []
-count = partial(count_of, what="values", example="1k")
+count = partial(count_of, unit="values", example="1k")
 
 
 @dataclass(frozen=True, kw_only=True)
