@@ -47,7 +47,7 @@ class Run:
         torch.manual_seed(0)
         network = (perceptron() if model == "perceptron" else make_model(model)).to(device)
         self.x, self.y = load_images("synthetic").batch(range(batch), device=device)
-        made = PrivacyEngine(accountant="rdp").make_private(
+        private = PrivacyEngine(accountant="rdp").make_private(
             module=network,
             optimizer=torch.optim.SGD(network.parameters(), lr=0.01),
             data_loader=DataLoader(
@@ -58,8 +58,8 @@ class Run:
             poisson_sampling=False,
             grad_sample_mode=mode,
         )
-        self.model, self.optimizer = made[0], made[1]
-        self.loss = made[2] if mode == "ghost" else nn.CrossEntropyLoss()
+        self.model, self.optimizer = private[0], private[1]
+        self.loss = private[2] if mode == "ghost" else nn.CrossEntropyLoss()
         if noise == "gaussian":
             use_noise_source(self.optimizer, "gaussian", seed=SEED)
         elif noise == "pancake":
@@ -87,8 +87,8 @@ def row(model: str, batch: int, mode: str, repeats: int, device: torch.device) -
     for middle in medians(seconds).values():
         print(f"{1e3 * middle:10.2f}", end="")
     for name in ("gaussian", "pancake"):
-        found = ratio(seconds[name], seconds["opacus"])
-        print(f"{found['value']:8.3f} [{found['low']:.3f}, {found['high']:.3f}]", end="")
+        quotient = ratio(seconds[name], seconds["opacus"])
+        print(f"{quotient['value']:8.3f} [{quotient['low']:.3f}, {quotient['high']:.3f}]", end="")
     print(flush=True)
 
 
@@ -96,22 +96,21 @@ def main() -> None:
     """Print the table."""
     warnings.simplefilter("ignore")  # Opacus' about its random numbers, torch's about hooks
     # of lenet5; large networks get a quarter
-    arguments = options(__doc__, device="cpu", threads=1, repeats=60)
-    device = torch.device(arguments.device)
-    torch.set_num_threads(arguments.threads)
+    args = options(__doc__, device="cpu", threads=1, repeats=60)
+    device = torch.device(args.device)
+    torch.set_num_threads(args.threads)
     print(
-        f"{hardware()}, {arguments.threads} thread(s), "
-        f"Python {platform.python_version()}, seed {SEED!r}"
+        f"{hardware()}, {args.threads} thread(s), Python {platform.python_version()}, seed {SEED!r}"
     )
     print(
         f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>10}{'gaussian':>10}{'pancake':>10}"
         f"{'gaussian':>10} / opacus {'pancake':>11} / opacus   (ms per step; ratios, quartiles)"
     )
-    few = max(5, arguments.repeats // 4)
+    few = max(5, args.repeats // 4)
     for model, batch, mode, repeats in (
-        ("lenet5", 64, "hooks", arguments.repeats),
-        ("lenet5", 128, "hooks", arguments.repeats),
-        ("lenet5", 64, "ghost", arguments.repeats),
+        ("lenet5", 64, "hooks", args.repeats),
+        ("lenet5", 128, "hooks", args.repeats),
+        ("lenet5", 64, "ghost", args.repeats),
         ("perceptron", 16, "hooks", few),
         ("perceptron", 64, "ghost", few),
     ):

@@ -60,17 +60,17 @@ class Made:
 def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, float]:
     """Medians over pairs in turn: a release beyond its draw over a draw; and a draw's seconds."""
     mitigation, query = registry.create("mitigations", name.format(d=d)), torch.zeros(n, d)
-    made = []
+    sources = []
     works = {
-        "source": lambda i: made.append(Made(n, d, SEED.child(i, "source"))),
+        "source": lambda i: sources.append(Made(n, d, SEED.child(i, "source"))),
         "draw": lambda i: Gaussian(sigma=2.0).sample(
             n, d, stream=SEED.child(i), dtype=torch.float32
         ),
-        "release": lambda i: mitigation.release(query, made.pop(), stream=SEED.child(i)),
+        "release": lambda i: mitigation.release(query, sources.pop(), stream=SEED.child(i)),
     }
-    taken = in_turn(works, repeats=repeats)
-    pairs = zip(taken["release"], taken["draw"], strict=True)
-    return statistics.median(r / own for r, own in pairs), statistics.median(taken["draw"])
+    seconds = in_turn(works, repeats=repeats)
+    pairs = zip(seconds["release"], seconds["draw"], strict=True)
+    return statistics.median(r / own for r, own in pairs), statistics.median(seconds["draw"])
 
 
 def row(title: str, name: str, d: int, *, n: int = 1) -> None:
@@ -86,12 +86,12 @@ def row(title: str, name: str, d: int, *, n: int = 1) -> None:
 
 
 def main() -> None:
-    arguments = options(__doc__, d=39_000_000, threads=2)
-    torch.set_num_threads(arguments.threads)
-    print(f"{MACHINE}, {arguments.threads} threads, d={arguments.d:,} float32, one row")
+    args = options(__doc__, d=39_000_000, threads=2)
+    torch.set_num_threads(args.threads)
+    print(f"{MACHINE}, {args.threads} threads, d={args.d:,} float32, one row")
     print(f"{'mitigation':30}{'draw, s':>9}{'× a draw':>10}{'extra vectors':>15}")
     for name in MITIGATIONS:
-        row(name.replace("dim={d},", "").replace(":dim={d}", ""), name, arguments.d)
+        row(name.replace("dim={d},", "").replace(":dim={d}", ""), name, args.d)
     row("shared-rotation, 8 × 1,000,000", "shared-rotation", 1_000_000, n=8)
 
 

@@ -138,13 +138,15 @@ def speedups(folder: Path, places: Places, *, quick: bool) -> None:
         with ExitStack() as stack:
 
             def started(name: str = name, start: Any = start, stack: ExitStack = stack) -> Kept:
-                kept = Kept(stack.enter_context(start()))
-                run_experiment(warm, out=folder / f"{name}-warm", where=kept)
-                return kept
+                placement = Kept(stack.enter_context(start()))
+                run_experiment(warm, out=folder / f"{name}-warm", where=placement)
+                return placement
 
-            kept, startup, _ = clocked(started)
+            placement, startup, _ = clocked(started)
             took = watched(
-                lambda name=name, kept=kept: run_experiment(spec, out=folder / name, where=kept)
+                lambda name=name, placement=placement: run_experiment(
+                    spec, out=folder / name, where=placement
+                )
             )
         row(name, *took, startup)
         if rows(folder / name) != rows(folder / "one"):
@@ -159,8 +161,8 @@ def overhead(folder: Path, places: Places, *, quick: bool) -> None:
     warm = make(folder, cells=4, trials=1, bins=64, first=2000)
     with ExitStack() as stack:
         share = against_cells(long, folder / "long", place())
-        kept = {name: Kept(stack.enter_context(start())) for name, start in places.items()}
-        for name, where in {"in process": place(), **kept}.items():
+        placements = {name: Kept(stack.enter_context(start())) for name, start in places.items()}
+        for name, where in {"in process": place(), **placements}.items():
             run_experiment(warm, out=folder / f"{name}-w", where=where)
             seconds, own = against_cells(tiny, folder / f"tiny-{name}", where)
             each = 1e3 * (seconds - own / where.workers) / len(tiny.cells())

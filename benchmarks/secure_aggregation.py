@@ -135,18 +135,16 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
 
 def main() -> None:
     """Print the table."""
-    given = options(__doc__, dim=39_000_000, seed=1, threshold=2)
-    updates = updates_of(given.dim, given.seed)
-    ours = simulated(updates, sigma=0.0, seed=given.seed, threshold=given.threshold)
-    noisy = simulated(updates, sigma=SIGMA, seed=given.seed, threshold=given.threshold)
-    wired = processes(updates, threshold=given.threshold)
-    print(
-        f"n=3, threshold={given.threshold}, d={given.dim:,} float32, seed {given.seed}; {MACHINE}"
-    )
+    args = options(__doc__, dim=39_000_000, seed=1, threshold=2)
+    updates = updates_of(args.dim, args.seed)
+    ours = simulated(updates, sigma=0.0, seed=args.seed, threshold=args.threshold)
+    noisy = simulated(updates, sigma=SIGMA, seed=args.seed, threshold=args.threshold)
+    wired = processes(updates, threshold=args.threshold)
+    print(f"n=3, threshold={args.threshold}, d={args.dim:,} float32, seed {args.seed}; {MACHINE}")
     print(f"dpaudit {version('dpaudit')}, cryptography {version('cryptography')}\n")
     print(f"{'':58}{'seconds':>9}{'CPU s':>8}  the sum")
 
-    for name, seconds, processor, says in (
+    for name, seconds, processor, remark in (
         ("one process", ours["seconds"], ours["processor"],
          f"exact: {ours['exact']}; {ours['bytes']:.3f} bytes a coordinate and party"),
         ("one process, exact discrete Gaussian noise added", noisy["seconds"], noisy["processor"],
@@ -157,7 +155,7 @@ def main() -> None:
          "with loading, encoding and Python's own start"),
     ):  # fmt: skip
         cpu = "" if processor is None else f"{processor:.2f}"
-        print(f"{name:58}{seconds:9.2f}{cpu:>8}  {says}")
+        print(f"{name:58}{seconds:9.2f}{cpu:>8}  {remark}")
     print(f"\npeak memory: {peak() / 1024:.1f} GiB (all parties in one process)")
     sys.exit(0 if ours["exact"] and wired["exact"] else "a sum is wrong")
 

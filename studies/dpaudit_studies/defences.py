@@ -93,8 +93,8 @@ class _Searcher:
     def guesses(
         self, batch: Batch, release: torch.Tensor, known: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        found = _Distinguisher(self._found(known, batch), sigma=self._arm.sigma)
-        return found.guesses(batch, release, known)
+        distinguisher = _Distinguisher(self._found(known, batch), sigma=self._arm.sigma)
+        return distinguisher.guesses(batch, release, known)
 
     def _found(self, known: torch.Tensor, batch: Batch) -> Attack | None:
         scale = self._arm.mitigation.scale(self._arm.sigma)
@@ -108,10 +108,10 @@ class _Searcher:
         )
         if "w" not in details:
             return None
-        found: Attack = registry.load("attacks", "recovered-direction")(
+        attack: Attack = registry.load("attacks", "recovered-direction")(
             recovered=details, sigma=scale
         )
-        return found
+        return attack
 
 
 class _WhichBin:
@@ -183,10 +183,10 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
             key=arm.held_key, sigma=own, **plugin_options(table)
         )
         return spaced
-    made = arm.attack(table)
-    if not isinstance(made, Attack):
+    scorer = arm.attack(table)
+    if not isinstance(scorer, Attack):
         raise SpecError(f"attack={name}: scores no candidates; take e.g. likelihood-ratio")
-    return made
+    return scorer
 
 
 def _told(arm: Arm) -> tuple[PancakeKey | None, float]:
@@ -264,12 +264,12 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, settings = cell.settings["trials"], cell.settings
     players = {table["label"]: opponent(table, arm) for table in settings["attacks"]}
     scores = {label: _Score() for label in players}
-    wanted = max(player.known for player in players.values())
+    known_rows = max(player.known for player in players.values())
     error = seconds = 0.0
     released = 0
     for batch in tensor_batches(arm, trials=trials):
         began = time.perf_counter()
-        known, release = _released(batch, wanted)
+        known, release = _released(batch, known_rows)
         seconds += time.perf_counter() - began
         released += len(known) + len(release)
         error += float(torch.linalg.vector_norm(release - batch.query, dim=1).sum())
@@ -340,10 +340,10 @@ def _released(batch: Batch, known: int) -> tuple[torch.Tensor, torch.Tensor]:
     query = torch.cat(
         [torch.zeros(known, batch.query.shape[1], dtype=batch.query.dtype), batch.query]
     )
-    made = batch.arm.mitigation.release(
+    values = batch.arm.mitigation.release(
         query, batch.arm.source, stream=batch.stream.child("release")
     )
-    return made[:known], made[known:]
+    return values[:known], values[known:]
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -354,7 +354,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     advantage (success − honest)/(1 − honest) of an arm's attacks; its interval, for the best
     attack's true advantage, is joint over them (95 %, Bonferroni).
     """
-    found = []
+    joined = []
     for row in rows:
         shared = {k: v for k, v in row.items() if k != "attacks"}
         strongest = max(
@@ -363,9 +363,9 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for number, attack in enumerate(row["attacks"]):
             mine = _strongest(row["attacks"]) if attack is strongest else None
             shared["trusts"] = row["trusts"] if number == 0 else "″"
-            found.append({**shared, **attack, "strongest": mine})
-    adjusted = holm([row["p"] for row in found])
-    return [{**row, "beats_honest": p <= LEVEL} for row, p in zip(found, adjusted, strict=True)]
+            joined.append({**shared, **attack, "strongest": mine})
+    adjusted = holm([row["p"] for row in joined])
+    return [{**row, "beats_honest": p <= LEVEL} for row, p in zip(joined, adjusted, strict=True)]
 
 
 def _advantage(success: float, attack: Mapping[str, Any]) -> float:
@@ -375,12 +375,12 @@ def _advantage(success: float, attack: Mapping[str, Any]) -> float:
 
 def _strongest(attacks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     share = 1 - LEVEL / len(attacks)
-    found = []
+    advantages = []
     for attack in attacks:
         success, n = attack["success"]["value"], attack["rounds"]
         bounds = clopper_pearson(round(success * n), n, confidence=share)
-        found.append([_advantage(at, attack) for at in (success, bounds.low, bounds.high)])
-    value, low, high = (max(column) for column in zip(*found, strict=True))
+        advantages.append([_advantage(at, attack) for at in (success, bounds.low, bounds.high)])
+    value, low, high = (max(column) for column in zip(*advantages, strict=True))
     return {"value": value, "low": low, "high": high}
 
 
@@ -394,14 +394,14 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     lost = "; ".join(
         f"{mitigation} ({', '.join(noises)})" for mitigation, noises in read.items() if noises
     )
-    held = "; ".join(mitigation for mitigation, noises in read.items() if not noises)
+    unread = "; ".join(mitigation for mitigation, noises in read.items() if not noises)
     rounds = max(row["rounds"] for row in rows)
-    seen = float(scipy.stats.binom.isf(LEVEL / len(rows), rounds, 0.5)) + 1
+    needed = float(scipy.stats.binom.isf(LEVEL / len(rows), rounds, 0.5)) + 1
     return (
         f"More is read than from honest Gaussian noise (jointly over {len(rows)} rows, at 5 %) "
-        f"behind: {lost or 'nothing'}. By no attack here behind: {held or 'none'}. An attack on "
-        f"two candidates has to win {100 * seen / rounds:.0f} % of {rounds:,} rounds to be sure to "
-        "count, so this is no proof: ε is."
+        f"behind: {lost or 'nothing'}. By no attack here behind: {unread or 'none'}. An attack "
+        f"on two candidates has to win {100 * needed / rounds:.0f} % of {rounds:,} rounds to be "
+        "sure to count, so this is no proof: ε is."
     )
 
 

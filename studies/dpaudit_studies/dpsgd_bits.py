@@ -51,15 +51,15 @@ class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
     def support(self, host: DpSgdStep) -> SupportAttack:
         """The attack, with what it must know of the release."""
         factory = registry.load("attacks", self.name)
-        found: SupportAttack
+        attack: SupportAttack
         if self.name == "reach":
-            found = factory(dtype="float32", divisor=float(host.divisor))
+            attack = factory(dtype="float32", divisor=float(host.divisor))
         else:
             scale = self.noise_multiplier * host.clip
-            found = factory(
+            attack = factory(
                 sampler="torch-f32", scale=scale, sizes=host.sizes, divisor=float(host.divisor)
             )
-        return found
+        return attack
 
     def values(
         self, host: DpSgdStep, batches: Sequence[Sequence[int]], rng: np.random.Generator

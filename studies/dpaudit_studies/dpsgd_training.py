@@ -109,8 +109,8 @@ class Watcher:
             name: self._attacks[name].score(noisy, wide)[0].tolist() for name in ATTACKERS[:2]
         }
         scores["no key: likelihood"] = (-(noisy - wide).square().sum(1)).tolist()
-        reach, seen = self._attacks["no key: low bits"], noisy.cpu().numpy()
-        infeasible = [int((~reach.feasible(seen, c.cpu().numpy())).sum()) for c in wide]
+        reach, release = self._attacks["no key: low bits"], noisy.cpu().numpy()
+        infeasible = [int((~reach.feasible(release, c.cpu().numpy())).sum()) for c in wide]
         scores["no key: low bits"] = [-n for n in infeasible]
         self.infeasible.append((infeasible[sight.truth], infeasible[1 - sight.truth]))
         for name, (first, second) in scores.items():
@@ -184,8 +184,8 @@ class _Arm:
         """The source at ``sigma``."""
         keyed = {"key": self._key} if self._keyed else {}
         options: dict[str, Any] = {**self.source.options, "sigma": sigma, **keyed}
-        made: NoiseSource = registry.create("sources", Reference(self.source.name, options))
-        return made
+        noise: NoiseSource = registry.create("sources", Reference(self.source.name, options))
+        return noise
 
     def audited(self, *, sigma: float, samples: int, seed: str) -> AuditResult:
         """The black-box battery on this noise in its own process, in vectors of the run's size."""
@@ -328,14 +328,15 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _joined(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
     first, pairs = rows[0], sum(row["pairs"] for row in rows)
-    found = [row for row in rows if row["verdict"] == "finding"]
+    findings = [row for row in rows if row["verdict"] == "finding"]
     out = {
         **{name: value for name, value in first.items() if name not in _OWN},
         "attacker": attacker,
         "runs": len(rows),
         "accuracy": _accuracy(rows),
-        "audit": f"finding in {len(found)} of {len(rows)}",
-        "found_by": ", ".join(sorted({name for row in found for name in row["found_by"]})) or None,
+        "audit": f"finding in {len(findings)} of {len(rows)}",
+        "found_by": ", ".join(sorted({name for row in findings for name in row["found_by"]}))
+        or None,
         "pairs": pairs,
         "right": interval(sum(row["named"][attacker] for row in rows), pairs) if pairs else None,
         "sums_equal": sum(row["sums_equal"] for row in rows),
@@ -361,26 +362,26 @@ def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, A
         np.array([s for row in rows for s in row["scores"][attacker][kind]], dtype=np.float64)
         for kind in ("informed", "blind")
     )
-    shown = one_run(
+    bound = one_run(
         blind,
         member,
         claim=PrivacyClaim(rows[0]["epsilon"], rows[0]["delta"]),
         alpha=_ALPHA,
         ties=KeyedStream.from_seed("dpsgd-training").child("ties").numpy(),
     )
-    found: dict[str, Any] = {
+    outcome: dict[str, Any] = {
         "canaries": len(member),
-        "epsilon_shown": shown.epsilon,
-        "shown_by": str(shown.by_epsilon),
+        "epsilon_shown": bound.epsilon,
+        "shown_by": str(bound.by_epsilon),
     }
     for kind, some in (("wrong", wrong), ("real", ~wrong)):
-        found |= {
+        outcome |= {
             f"auc_{kind}": area(informed[some], member[some]),
             f"tpr_{kind}": hits_at(informed[some], member[some], alarms=_ALARMS),
             f"roc_{kind}": curve(informed[some], member[some]),
             f"auc_blind_{kind}": area(blind[some], member[some]),
         }
-    return found
+    return outcome
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -404,12 +405,12 @@ def _sides(scores: npt.ArrayLike, member: npt.ArrayLike) -> tuple[Array, Array]:
     Raises:
         UsageError: one side is empty, or the two lists differ in length.
     """
-    found, is_member = np.asarray(scores, np.float64), np.asarray(member, np.bool_)
-    if found.shape != is_member.shape or not is_member.any() or is_member.all():
+    values, is_member = np.asarray(scores, np.float64), np.asarray(member, np.bool_)
+    if values.shape != is_member.shape or not is_member.any() or is_member.all():
         raise UsageError(
-            f"scores of {len(found)}, {is_member.sum()} of them members: needs some of each"
+            f"scores of {len(values)}, {is_member.sum()} of them members: needs some of each"
         )
-    return np.sort(found[is_member]), np.sort(found[~is_member])
+    return np.sort(values[is_member]), np.sort(values[~is_member])
 
 
 def area(scores: npt.ArrayLike, member: npt.ArrayLike) -> dict[str, float]:
@@ -460,8 +461,8 @@ def curve(scores: npt.ArrayLike, member: npt.ArrayLike) -> list[list[float]]:
     points = np.stack([np.concatenate([[0.0], x]), np.concatenate([[0.0], y])], 1)
     before, after = points[1:-1] - points[:-2], points[2:] - points[1:-1]
     corner = before[:, 0] * after[:, 1] != before[:, 1] * after[:, 0]
-    kept: list[list[float]] = points[np.concatenate([[True], corner, [True]])].tolist()
-    return kept
+    corners: list[list[float]] = points[np.concatenate([[True], corner, [True]])].tolist()
+    return corners
 
 
 def mean_interval(values: Sequence[float]) -> dict[str, float]:
@@ -472,11 +473,11 @@ def mean_interval(values: Sequence[float]) -> dict[str, float]:
     """
     if len(values) < 2:
         raise UsageError(f"runs={len(values)}: an interval over runs needs at least two")
-    found = np.asarray(values, np.float64)
+    sample = np.asarray(values, np.float64)
     reach = float(
-        scipy.special.stdtrit(len(found) - 1, 0.975) * found.std(ddof=1) / math.sqrt(len(found))
+        scipy.special.stdtrit(len(sample) - 1, 0.975) * sample.std(ddof=1) / math.sqrt(len(sample))
     )
-    mean = float(found.mean())
+    mean = float(sample.mean())
     return {"value": mean, "low": mean - reach, "high": mean + reach}
 
 

@@ -110,17 +110,17 @@ class NoiseGrid(HostGrid, frozen=True):
         Raises:
             SpecError: one of the axes is empty, or has a value twice.
         """
-        found = [
+        settings = [
             Noise(clip, _number(beta), str(gamma), epsilon)
             for clip, beta, gamma, epsilon in itertools.product(
                 self.clip, self.beta, self.gamma, self.epsilon
             )
         ]
-        if not found or len(set(found)) < len(found):
+        if not settings or len(set(settings)) < len(settings):
             raise SpecError(
                 "grid: clip, beta, gamma and epsilon must name each value once, and at least one"
             )
-        return tuple(found)
+        return tuple(settings)
 
 
 def _number(value: float | str) -> float:
@@ -233,8 +233,12 @@ def _named(candidates: torch.Tensor, source: Pancake, attack: Attack, stream: Ke
 
 def accuracy(query: GradientQuery) -> dict[str, float] | None:
     """The network's measured accuracy with its interval, as reports read it; None without one."""
-    found = query.accuracy
-    return None if found is None else {"value": found.value, "low": found.low, "high": found.high}
+    measured = query.accuracy
+    return (
+        None
+        if measured is None
+        else {"value": measured.value, "low": measured.low, "high": measured.high}
+    )
 
 
 def attack_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -275,10 +279,10 @@ def attack_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The range of success for each kind of weights."""
     parts = []
     for weights in dict.fromkeys(row["weights"] for row in rows):
-        found = sorted(row["success"]["value"] for row in rows if row["weights"] == weights)
+        shares = sorted(row["success"]["value"] for row in rows if row["weights"] == weights)
         parts.append(
-            f"on {weights} weights in {100 * found[0]:.1f} to {100 * found[-1]:.1f} % of the "
-            f"rounds of a row (median {100 * statistics.median(found):.1f} %)"
+            f"on {weights} weights in {100 * shares[0]:.1f} to {100 * shares[-1]:.1f} % of the "
+            f"rounds of a row (median {100 * statistics.median(shares):.1f} %)"
         )
     return f"The key holder names the right one of two neighbouring batches {'; '.join(parts)}."
 
@@ -312,7 +316,7 @@ def size(cell: Cell, arm: None) -> dict[str, Any]:
     del arm
     grid = cell.grid(HostGrid)
     model, weights = grid.model, grid.phase
-    found: dict[str, Any] = {
+    outcome: dict[str, Any] = {
         "converged": weights != "untrained",
         "published_as": published_name(model),
         "squares": [],
@@ -320,7 +324,7 @@ def size(cell: Cell, arm: None) -> dict[str, Any]:
         "note": None,
     }
     if weights == "trained" and not _at_hand(model):
-        return found | {
+        return outcome | {
             "note": f"not trained yet: dpaudit train {model} --device cuda, "
             "then run this again with another --out"
         }
@@ -330,11 +334,11 @@ def size(cell: Cell, arm: None) -> dict[str, Any]:
         block = query.block(
             cell.settings["trials"], stream=stream.child("records"), clips=(math.inf,)
         )
-        found["squares"] = [float(block.query(math.inf).square().sum())]
+        outcome["squares"] = [float(block.query(math.inf).square().sum())]
         for some in block.exchanges():
             sizes = torch.linalg.vector_norm(some.changes(math.inf), dim=1)
-            found["changes"] += sizes.square().tolist()
-    return found | {"d": query.dim, "accuracy": accuracy(query)}
+            outcome["changes"] += sizes.square().tolist()
+    return outcome | {"d": query.dim, "accuracy": accuracy(query)}
 
 
 def _at_hand(model: str) -> bool:
@@ -396,11 +400,11 @@ def size_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     ratios = {
         f"{row['weights']} {row['model']}": row["ratio"] for row in rows if row["ratio"] is not None
     }
-    said = ", ".join(f"{ratio:.2g} for {name}" for name, ratio in ratios.items())
+    listed = ", ".join(f"{ratio:.2g} for {name}" for name, ratio in ratios.items())
     missing = [row["model"] for row in rows if row["note"]]
     text = (
-        f"Median change of a batch's gradient by one record, over the published one: {said}."
-        if said
+        f"Median change of a batch's gradient by one record, over the published one: {listed}."
+        if listed
         else ""
     )
     return text + (f" Not trained here: {', '.join(missing)}." if missing else "")

@@ -65,7 +65,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     del arm
     case, trials = cell.grid(KeylessGrid).case, cell.settings["trials"]
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    found: list[Mapping[str, Any]] = []
+    recoveries: list[Mapping[str, Any]] = []
     cosines, wrong, spent = [], 0, list[float]()
     for i in range(trials):
         secret = stream.child("key", i).bytes(32)
@@ -86,12 +86,12 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         if "w" in details:
             cosine = abs(float(np.dot(details["w"], key.direction)))
             if cosine >= RIGHT:
-                found.append(details)
+                recoveries.append(details)
                 cosines.append(cosine)
                 spent.append(children_cpu() - before)
             else:
                 wrong += 1
-    slowest = max(found, key=lambda one: float(one["seconds"]), default={})
+    slowest = max(recoveries, key=lambda one: float(one["seconds"]), default={})
     return {
         "d": case.d,
         "beta": case.beta,
@@ -99,15 +99,17 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "told": not case.planned,
         "rows": case.rows,
         "block": case.block,
-        "found": interval(len(found), trials),
+        "found": interval(len(recoveries), trials),
         "wrong": wrong,
         "lattice_rows": slowest.get("lattice_rows"),
         "reduction": slowest.get("reduction", f"none up to BKZ-{case.block}"),
-        "seconds": median(float(one["seconds"]) for one in found) if found else None,
+        "seconds": median(float(one["seconds"]) for one in recoveries) if recoveries else None,
         "slowest": slowest.get("seconds"),
-        "cpu_seconds": median(float(one["cpu_seconds"]) for one in found) if found else None,
-        "all_cpu_seconds": median(spent) if found else None,
-        "estimated_seconds": _estimated(case, slowest) if found else None,
+        "cpu_seconds": median(float(one["cpu_seconds"]) for one in recoveries)
+        if recoveries
+        else None,
+        "all_cpu_seconds": median(spent) if recoveries else None,
+        "estimated_seconds": _estimated(case, slowest) if recoveries else None,
         "cosine": min(cosines) if cosines else None,
     }
 
@@ -118,18 +120,18 @@ def children_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _estimated(case: Lattice, found: Mapping[str, Any]) -> float:
+def _estimated(case: Lattice, recovery: Mapping[str, Any]) -> float:
     """What the estimate gives for the lattice and reduction that found the direction."""
     return Measured(
         dim=case.d,
         beta=case.beta,
         gamma=2 * math.sqrt(case.d),
-        rows=int(found["lattice_rows"]),
-        reduction=str(found["reduction"]),
+        rows=int(recovery["lattice_rows"]),
+        reduction=str(recovery["reduction"]),
         seconds=0.0,
         found=1,
         keys=1,
-        reducer={"blaster": "BLASter"}.get(str(found["reducer"]), str(found["reducer"])),
+        reducer={"blaster": "BLASter"}.get(str(recovery["reducer"]), str(recovery["reducer"])),
         source="keyless-frontier",
     ).estimated_seconds
 

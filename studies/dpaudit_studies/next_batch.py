@@ -97,10 +97,10 @@ class _Watcher:
         )
         noisy = sight.noisy.cpu().numpy()
         mixes = getattr(self._mitigation, "mixes", lambda _: None)(sight.sigma)
-        seen = reader.next_batches(
+        batches = reader.next_batches(
             noisy[None], records=self._records, blur=mixes[1] if mixes else 0.0
         )
-        self.named.append(seen[0][0])
+        self.named.append(batches[0][0])
         query = sight.query.cpu().numpy().astype(np.float64)
         noise = noisy - query
         self.flips.append(float((np.signbit(noise) != np.signbit(noisy)).mean()))

@@ -46,8 +46,8 @@ def error(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, d = cell.settings["trials"], arm.host.dim
     out: dict[str, Any] = {"expected": arm.sigma * math.sqrt(d)}
     for name, source in (("gaussian", Gaussian(sigma=arm.sigma)), ("pancake", arm.source)):
-        drawn = (source.sample(1, d, stream=arm.stream.child(name, i)) for i in range(trials))
-        norms = np.array([np.linalg.norm(one) for one in drawn])
+        draws = (source.sample(1, d, stream=arm.stream.child(name, i)) for i in range(trials))
+        norms = np.array([np.linalg.norm(one) for one in draws])
         spread = 1.96 * float(norms.std(ddof=1)) / math.sqrt(trials)
         mean = float(norms.mean())
         out[name] = {"value": mean, "low": mean - spread, "high": mean + spread}
@@ -219,12 +219,12 @@ def reconstruction(cell: Cell, arm: Arm) -> dict[str, Any]:
         known = torch.from_numpy(rng.integers(0, _COUNTS, d)).double()
         index = torch.from_numpy(rng.choice(d, unknown, replace=False))
         release = arm.mitigation.release(known[None], arm.source, stream=stream)
-        found = reader.reconstruct_counts(release, known, index, bound=_COUNTS)
-        hit = bool((torch.as_tensor(found.counts).double() == known[index]).all())
+        reading = reader.reconstruct_counts(release, known, index, bound=_COUNTS)
+        hit = bool((torch.as_tensor(reading.counts).double() == known[index]).all())
         right += hit
-        trusted += found.trusted
-        wrongly += found.trusted and not hit
-        needed, available = found.bits_needed, found.bits_available
+        trusted += reading.trusted
+        wrongly += reading.trusted and not hit
+        needed, available = reading.bits_needed, reading.bits_available
     return {
         "success": interval(right, trials),
         "trusted": interval(trusted, trials),

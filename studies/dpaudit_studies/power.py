@@ -156,7 +156,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """The size of a flaw that an audit finds (:class:`PowerGrid`).
 
     Found by halving on a logarithmic scale, then checked with ``trials`` fresh audits, and raised
-    by 12 % until nine in ten of them find it; ``found`` is the share in the last ``trials``. Only
+    by 12 % until nine in ten of them find it; ``hits`` is the share in the last ``trials``. Only
     the families that look for the flaw are run, at the share of α = 0.01 that they have in the
     whole battery, so that the whole battery finds at least as often.
 
@@ -178,17 +178,17 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         else:
             low = middle
     strength, trials = math.exp(high), cell.settings["trials"]
-    found = trial.found(strength, audits=trials, label="check")
-    while found < POWER * trials and strength < flaw.easy:
+    hits = trial.found(strength, audits=trials, label="check")
+    while hits < POWER * trials and strength < flaw.easy:
         strength = min(strength * _FINER, flaw.easy)
-        found = trial.found(strength, audits=trials, label=f"check {strength!r}")
-    share = clopper_pearson(found, trials)
-    seen = found >= POWER * trials
+        hits = trial.found(strength, audits=trials, label=f"check {strength!r}")
+    share = clopper_pearson(hits, trials)
+    reached = hits >= POWER * trials
     return {
-        "size": flaw.shown(strength) if seen else None,
+        "size": flaw.shown(strength) if reached else None,
         "unit": flaw.unit,
         "by": ", ".join(flaw.tests),
-        "found": {"value": found / trials, "low": share.low, "high": share.high},
+        "found": {"value": hits / trials, "low": share.low, "high": share.high},
         "audit_seconds": (time.monotonic() - began) / trial.audits,
     }
 
@@ -230,12 +230,12 @@ class _Trial:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the largest sample sees."""
     most = max(row["samples"] for row in rows)
-    seen = [
+    listed = [
         f"{row['flaw']} {row['size']:.3g} {row['unit']}"
         for row in rows
         if row["samples"] == most and row["size"]
     ]
-    return f"Found nine times in ten or more with {most:,} values: {'; '.join(seen)}."
+    return f"Found nine times in ten or more with {most:,} values: {'; '.join(listed)}."
 
 
 MEASURE = Measure(run=measure, grid=PowerGrid, needs_arm=False, summary=summary)

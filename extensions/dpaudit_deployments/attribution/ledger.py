@@ -69,7 +69,7 @@ class EventSpending:
 
     def lines(self) -> tuple[EventLine, ...]:
         """One per party, by ε."""
-        made = [
+        rows = [
             EventLine(
                 *key,
                 sources,
@@ -79,17 +79,17 @@ class EventSpending:
             )
             for key, sources in self._sources.items()
         ]
-        return tuple(sorted(made, key=lambda line: -line.epsilon)[:_MOST_LINES])
+        return tuple(sorted(rows, key=lambda line: -line.epsilon)[:_MOST_LINES])
 
     def findings(self) -> Iterator[Finding]:
         """Attributions above the rate limit, and too many reporting origins."""
         for line in self.lines():
             if line.busiest is not None and line.busiest > MOST_ATTRIBUTIONS:
-                says = (
+                message = (
                     f"{line.busiest:,} attributions within {RATE_LIMIT_DAYS} days; at most "
                     f"{MOST_ATTRIBUTIONS} per source site, destination and reporting site"
                 )
-                yield Finding(_party(line), says, serious=True)
+                yield Finding(_party(line), message, serious=True)
         origins: dict[tuple[str, str], set[str]] = defaultdict(set)
         for site, destination, origin in self._times:
             if self._times[site, destination, origin]:
@@ -97,11 +97,11 @@ class EventSpending:
         for (site, destination), named in origins.items():
             times = [t for o in named for t in self._times[site, destination, o]]
             if len(named) > MOST_ORIGINS and max(times) - min(times) <= RATE_LIMIT_DAYS * DAY:
-                says = (
+                message = (
                     f"{len(named)} reporting origins within {RATE_LIMIT_DAYS} days; at most "
                     f"{MOST_ORIGINS}"
                 )
-                yield Finding(f"{site} → {destination}", says, serious=True)
+                yield Finding(f"{site} → {destination}", message, serious=True)
 
 
 def _busiest(times: Iterable[float]) -> int:
@@ -168,8 +168,8 @@ class AggregateSpending:
         """Add one report and its ``shared_info``."""
         source = str(report.source)
         value = sum(c.value for c in report.contributions)
-        given = report.batch if isinstance(report.batch, list) else [report.batch]
-        batches = [str(batch) for batch in given]
+        names = report.batch if isinstance(report.batch, list) else [report.batch]
+        batches = [str(batch) for batch in names]
         self._reports[source] += 1
         self._value[source] += value
         self._aggregated[source] += value * len(batches)
@@ -209,11 +209,11 @@ class AggregateSpending:
 
     def findings(self) -> tuple[Finding, ...]:
         """Budgets and limits that were exceeded, and shared IDs in more than one batch."""
-        found = [*self._found, *self._of_sources(), *self._of_shared_ids()]
-        if (more := len(found) - _MOST_FINDINGS) > 0:
-            says = f"{more:,} more findings about budgets and batches"
-            found[_MOST_FINDINGS:] = [Finding("aggregatable reports", says, serious=True)]
-        return tuple(found)
+        every = [*self._found, *self._of_sources(), *self._of_shared_ids()]
+        if (more := len(every) - _MOST_FINDINGS) > 0:
+            message = f"{more:,} more findings about budgets and batches"
+            every[_MOST_FINDINGS:] = [Finding("aggregatable reports", message, serious=True)]
+        return tuple(every)
 
     def _of_sources(self) -> Iterator[Finding]:
         for source, value in self._value.items():
@@ -221,23 +221,23 @@ class AggregateSpending:
             if value > L1:
                 yield Finding(where, f"contributions of {value:,}; at most {L1:,}", serious=True)
             elif self._aggregated[source] > L1:
-                says = (
+                message = (
                     f"contributions of {value:,} were aggregated several times: a loss of "
                     f"ε = {loss:.4g} instead of at most {self._epsilon:g}"
                 )
-                yield Finding(where, says, serious=True)
+                yield Finding(where, message, serious=True)
             if (reports := self._reports[source]) > MOST_AGGREGATABLE_REPORTS:
-                says = f"{reports} aggregatable reports; at most {MOST_AGGREGATABLE_REPORTS}"
-                yield Finding(where, says, serious=True)
+                message = f"{reports} aggregatable reports; at most {MOST_AGGREGATABLE_REPORTS}"
+                yield Finding(where, message, serious=True)
 
     def _of_shared_ids(self) -> Iterator[Finding]:
         for batches in self._batches_of.values():
             if len(batches) > 1:
-                says = (
+                message = (
                     f"in {len(batches)} batches ({', '.join(sorted(batches)[:3])}): all reports of "
                     "a shared ID belong in one"
                 )
-                yield Finding("shared ID", says, serious=True)
+                yield Finding("shared ID", message, serious=True)
 
     def _say(self, where: str, message: str) -> None:
         self._found.append(Finding(where, message, serious=True))

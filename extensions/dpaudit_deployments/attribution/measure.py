@@ -81,9 +81,9 @@ def _missing(share: float) -> Callable[[Numpy, Places, Registration], Places]:
 
     def draw(rng: Numpy, truth: Places, of: Registration) -> Places:
         out = _times(1.0)(rng, truth, of)
-        kept = min(of.states - 1, math.ceil((1 - share) * of.states))
-        again = (out != truth) & (out >= kept)
-        out[again] = rng.integers(kept, size=int(again.sum()))
+        allowed = min(of.states - 1, math.ceil((1 - share) * of.states))
+        again = (out != truth) & (out >= allowed)
+        out[again] = rng.integers(allowed, size=int(again.sum()))
         return out
 
     return draw
@@ -91,16 +91,16 @@ def _missing(share: float) -> Callable[[Numpy, Places, Registration], Places]:
 
 def _modulo(rng: Numpy, truth: Places, of: Registration) -> Places:
     """A draw of ⌈log2 k⌉ bits modulo k: low outputs are twice as likely."""
-    drawn = rng.integers(1 << (of.states - 1).bit_length(), size=len(truth)) % of.states
-    return np.where(rng.random(len(truth)) < pick_rate(of.states, of.epsilon), drawn, truth)
+    outputs = rng.integers(1 << (of.states - 1).bit_length(), size=len(truth)) % of.states
+    return np.where(rng.random(len(truth)) < pick_rate(of.states, of.epsilon), outputs, truth)
 
 
 def _seeded(rng: Numpy, truth: Places, of: Registration) -> Places:
     """The same seed for every ``_SEED_PERIOD`` false outputs."""
     out = _times(1.0)(rng, truth, of)
     flipped = np.flatnonzero(out != truth)
-    drawn = rng.integers(of.states - 1, size=_SEED_PERIOD)
-    others = drawn[np.arange(len(flipped)) % _SEED_PERIOD]
+    pool = rng.integers(of.states - 1, size=_SEED_PERIOD)
+    others = pool[np.arange(len(flipped)) % _SEED_PERIOD]
     out[flipped] = others + (others >= truth[flipped])
     return out
 
@@ -132,13 +132,13 @@ def event_sources(
     rng = stream.numpy()
     states = list(registration.index)
     truth = np.where(rng.random(size) < 0.5, 0, rng.integers(registration.states, size=size))
-    drawn = EVENT_FLAWS[flaw](rng, truth, registration)
+    outputs = EVENT_FLAWS[flaw](rng, truth, registration)
     return [
         Source(
             EventRecord(source=i, reported=list(states[r]), true=list(states[t])),
             registration, int(r), int(t),
         )
-        for i, (r, t) in enumerate(zip(drawn.tolist(), truth.tolist(), strict=True))
+        for i, (r, t) in enumerate(zip(outputs.tolist(), truth.tolist(), strict=True))
     ]  # fmt: skip
 
 
@@ -210,37 +210,37 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     del arm
     file = cell.grid(AttributionGrid).file
-    known = SUMMARY_FLAWS if file.name == "summary" else EVENT_FLAWS
-    if file.flaw not in known:
-        raise SpecError(f"flaw={file.flaw}: not known{registry.nearest(file.flaw, known)}")
+    flaws = SUMMARY_FLAWS if file.name == "summary" else EVENT_FLAWS
+    if file.flaw not in flaws:
+        raise SpecError(f"flaw={file.flaw}: not known{registry.nearest(file.flaw, flaws)}")
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     files = cell.settings["trials"]
     files = files if file.flaw == "none" else max(1, files // _FEWER)
-    found, by = 0, Counter[str]()
+    findings, by = 0, Counter[str]()
     for trial in range(files):
         judged = _judged(file, stream.child(trial))
-        found += judged.verdict == "finding"
+        findings += judged.verdict == "finding"
         by.update(test.name for test in judged.tests if test.finding)
-    share = clopper_pearson(found, files)
+    share = clopper_pearson(findings, files)
     return {
         "reports": file.name,
         "flaw": file.flaw,
         "epsilon": file.epsilon,
         "size": file.size,
         "files": files,
-        "found": {"value": found / files, "low": share.low, "high": share.high},
+        "found": {"value": findings / files, "low": share.low, "high": share.high},
         "by": by.most_common(1)[0][0] if by else "–",
     }
 
 
 def _judged(file: File, stream: KeyedStream) -> AttributionResult:
     sources, batches = list[Source](), list[Batch]()
-    made = stream.child("file")
+    files = stream.child("file")
     if file.name == "summary":
-        batches = summary_batches(file.flaw, epsilon=file.epsilon, size=file.size, stream=made)
+        batches = summary_batches(file.flaw, epsilon=file.epsilon, size=file.size, stream=files)
     elif file.name in get_args(SourceType):
         registration = Registration.default(cast("SourceType", file.name), epsilon=file.epsilon)
-        sources = event_sources(file.flaw, registration=registration, size=file.size, stream=made)
+        sources = event_sources(file.flaw, registration=registration, size=file.size, stream=files)
     else:
         raise SpecError(f"file={file.name}: must be navigation, event or summary")
     return judge_attribution(
@@ -256,8 +256,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The honest files with a finding."""
     honest = [row for row in rows if row["flaw"] == "none"]
     files = sum(row["files"] for row in honest)
-    found = sum(round(row["found"]["value"] * row["files"]) for row in honest)
-    return f"{found:,} of {files:,} honest files are findings at α = {ALPHA:g}." if files else ""
+    findings = sum(round(row["found"]["value"] * row["files"]) for row in honest)
+    return f"{findings:,} of {files:,} honest files are findings at α = {ALPHA:g}." if files else ""
 
 
 MEASURE = Measure(run=measure, grid=AttributionGrid, needs_arm=False, summary=summary)

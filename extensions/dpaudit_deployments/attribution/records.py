@@ -108,13 +108,13 @@ def read_events(path: Path, *, default: Registration) -> Iterator[Source]:
         UsageError: a line is not a record, or has a state that its registration cannot have; the
             message names the line.
     """
-    known: dict[bytes, Registration] = {b"": default}
+    registrations: dict[bytes, Registration] = {b"": default}
     for number, record in _lines(path, EventRecord):
         text = bytes(record.registration)
         try:
-            if text not in known:
-                known[text] = Registration.parse(read_json(text), epsilon=default.epsilon)
-            registration = known[text]
+            if text not in registrations:
+                registrations[text] = Registration.parse(read_json(text), epsilon=default.epsilon)
+            registration = registrations[text]
             reported = _place(registration, record.reported)
             true = None if record.true is None else _place(registration, record.true)
         except RefusedError as error:
@@ -164,12 +164,12 @@ def read_batch(
     rows = _rows(path)
     noise, buckets = [], []
     for row in rows:
-        found = _noise_of(row, values or {}, empty)
-        if found is None:
+        residual = _noise_of(row, values or {}, empty)
+        if residual is None:
             continue
-        if abs(found) > _MOST_NOISE:
-            raise _refused(path, RefusedError(f"noise of {found}: beyond 2^52"))
-        noise.append(found)
+        if abs(residual) > _MOST_NOISE:
+            raise _refused(path, RefusedError(f"noise of {residual}: beyond 2^52"))
+        noise.append(residual)
         buckets.append(row.bucket)
     return Batch(path.name, tuple(buckets), np.array(noise, dtype=np.int64), len(rows))
 

@@ -260,15 +260,15 @@ def _triggers(
         return tuple(Trigger(x, windows, reports) for x in _data(header, default))
     if not isinstance(specs, list) or not all(isinstance(spec, Mapping) for spec in specs):
         raise RefusedError(f"trigger_specs={shown(specs)}: must be a list of objects")
-    made = []
+    triggers = []
     for spec in specs:
         buckets = spec.get("summary_buckets")
         if buckets is not None and not isinstance(buckets, list):
             raise RefusedError(f"summary_buckets={shown(buckets)}: must be a list")
         most = reports if buckets is None else min(reports, len(buckets))
         own = _windows(spec, windows)
-        made += [Trigger(x, own, most) for x in _data(spec, range(0))]
-    return tuple(made)
+        triggers += [Trigger(x, own, most) for x in _data(spec, range(0))]
+    return tuple(triggers)
 
 
 def _data(header: Mapping[str, Any], default: range) -> list[int]:

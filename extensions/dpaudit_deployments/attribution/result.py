@@ -199,26 +199,26 @@ def _meaning(result: AttributionResult) -> Iterator[Meaning]:
         yield no_verdict()
         return
     if result.verdict == "no-finding" and result.tests:
-        says = (
+        explanation = (
             "The recorded reports do not contradict the randomised response and the noise that "
             "the specification requires. That is about these reports, made as they were recorded."
         )
-        yield Meaning(heading="The noise seen is as specified", says=says)
+        yield Meaning(heading="The noise seen is as specified", says=explanation)
     if any(t.finding for t in result.tests):
-        says = (
+        explanation = (
             "The ε of a source, or of a summary report, is computed from the specified law; where "
             "outputs are drawn otherwise, or noise is smaller or related, people are less "
             "protected than stated. Check first that the true outputs were recorded correctly, "
             "then how the random numbers are made."
         )
-        yield Meaning(heading="The noise is not as specified", says=says)
+        yield Meaning(heading="The noise is not as specified", says=explanation)
     if any(f.serious for f in result.findings):
-        says = (
+        explanation = (
             "Bounds, budgets or limits are exceeded, as listed below: sources lose more than the "
             "specification allows. Each is a fact about the files, or a bound that holds at the "
             "stated level."
         )
-        yield Meaning(heading="More is spent than allowed", says=says)
+        yield Meaning(heading="More is spent than allowed", says=explanation)
 
 
 def _not_excluded(result: AttributionResult) -> tuple[str, ...]:
@@ -236,9 +236,9 @@ def _hazards(result: AttributionResult) -> tuple[Hazard, ...]:
     if result.noise is not None:
         pyramid.add(PARAMETERS, f"ε = {result.noise.epsilon:.4g} per summary report")
     pyramid.add(UNIT, "one source: a person’s loss is the sum over all sources")
-    found = sum(t.finding for t in result.tests) + sum(f.serious for f in result.findings)
-    if found:
-        pyramid.add(ALGORITHMS, f"{found:,} under What was found")
+    number = sum(t.finding for t in result.tests) + sum(f.serious for f in result.findings)
+    if number:
+        pyramid.add(ALGORITHMS, f"{number:,} under What was found")
     pyramid.leave_open(ALGORITHMS, "reports whose true output is not recorded")
     pyramid.leave_open(TRUST, "noise that a key holder can tell from honest noise")
     pyramid.leave_open(SIDE_CHANNELS, "when reports are sent, and how many there are")
@@ -247,29 +247,31 @@ def _hazards(result: AttributionResult) -> tuple[Hazard, ...]:
 
 def _sections(result: AttributionResult) -> Iterator[Section]:
     yield Section(title="At a glance", blocks=(Facts(tuple(_facts(result))),))
-    found: list[Block] = [Findings()] if any(test.finding for test in result.tests) else []
+    finding_blocks: list[Block] = [Findings()] if any(test.finding for test in result.tests) else []
     if result.findings:
         caption = "Bounds above the claim, budgets and limits"
-        found.append(findings_table(result.findings, serious="Serious", caption=caption))
-    if found:
-        yield Section(title="What was found", blocks=tuple(found))
+        finding_blocks.append(findings_table(result.findings, serious="Serious", caption=caption))
+    if finding_blocks:
+        yield Section(title="What was found", blocks=tuple(finding_blocks))
     if result.noise is not None or any(claim.sources for claim in result.claims):
-        says = (
+        explanation = (
             "At least: a lower bound without assumptions on the mechanism; with n pairs it cannot "
             "exceed about ln n. By the noise: the ε of a mechanism of the claimed form with as "
             "much noise as was seen, with a 95 % interval."
         )
         chart = _chart(result)
-        blocks: list[Block] = [Text(says), *([chart] if chart else []), _shown_table(result)]
+        blocks: list[Block] = [Text(explanation), *([chart] if chart else []), _shown_table(result)]
         yield Section(title="ε claimed and shown", blocks=tuple(blocks))
     if result.claims:
-        says = (
+        explanation = (
             "A source’s event-level reports are one of a number of output states. With the "
             "probability in the column “drawn at random” the browser draws one of them, which may "
             "be the true one. One source loses at most ε; a person loses at most the sum over all "
             "sources."
         )
-        yield Section(title="What registrations permit", blocks=(Text(says), _claims_table(result)))
+        yield Section(
+            title="What registrations permit", blocks=(Text(explanation), _claims_table(result))
+        )
     spent = tuple(_spent(result))
     if spent:
         yield Section(title="What was spent", blocks=spent)
@@ -337,13 +339,13 @@ def _shown_table(result: AttributionResult) -> Table:
         for c in claims
     ]
     if (noise := result.noise) is not None:
-        seen = f"{count(noise.values)} values of noise"
-        rows.append(("summary reports", seen, noise.epsilon, noise.shown, noise.by_scale))
+        sample = f"{count(noise.values)} values of noise"
+        rows.append(("summary reports", sample, noise.epsilon, noise.shown, noise.by_scale))
     least = tuple(NOTHING if e is None else wording.bounds(e) for *_, e, _ in rows)
     return Table(
         columns=(
             Column("Mechanism", tuple(name for name, *_ in rows)),
-            Column("Seen", tuple(seen for _, seen, *_ in rows)),
+            Column("Seen", tuple(sample for _, sample, *_ in rows)),
             Column("ε claimed", tuple(quantity(e) for _, _, e, *_ in rows), True),
             Column("at least", least, True),
             Column("by the noise", tuple(_ends(i) for *_, i in rows), True),
@@ -405,29 +407,29 @@ def _chart(result: AttributionResult) -> Chart | None:
     rows = [(c.name, c.epsilon, c.shown, c.by_flips) for c in result.claims if c.known]
     if (noise := result.noise) is not None and noise.values:
         rows.append(("summary reports", noise.epsilon, noise.shown, noise.by_scale))
-    drawn = [row for row in rows if 0 <= row[1] < _LARGEST][:_MOST_BARS]
-    if not drawn:
+    bars = [row for row in rows if 0 <= row[1] < _LARGEST][:_MOST_BARS]
+    if not bars:
         return None
-    most = max(row[1] for row in drawn)
-    highs = [i.high for *_, i in drawn if i is not None]
+    most = max(row[1] for row in bars)
+    highs = [i.high for *_, i in bars if i is not None]
     right = 1.1 * min(max([most, *highs]), 3 * most) + 1
     intervals, least, claims = [], [], []
-    for y, (name, claimed, shown, interval) in enumerate(drawn):
+    for y, (name, claimed, bound, interval) in enumerate(bars):
         outside = interval is not None and not interval.low <= claimed <= interval.high
-        wrong = outside or (shown is not None and shown > claimed)
+        wrong = outside or (bound is not None and bound > claimed)
         if interval is not None and interval.low < right:
             low, high = interval.low, min(interval.high, right)
-            says = f"by the noise {_ends(interval)}"
-            mark = Mark(x=low, y=y, low=low, high=high, name=name, says=says, alarm=wrong)
+            tooltip = f"by the noise {_ends(interval)}"
+            mark = Mark(x=low, y=y, low=low, high=high, name=name, says=tooltip, alarm=wrong)
             intervals.append(mark)
-        if shown is not None and shown < right:
-            says = f"shown {wording.bounds(shown)}"
-            least.append(Mark(x=shown, y=y, name=name, says=says, alarm=wrong))
-        says = f"claimed {quantity(claimed)}"
-        claims.append(Mark(x=claimed, y=y, name=name, says=says, filled=False))
+        if bound is not None and bound < right:
+            tooltip = f"shown {wording.bounds(bound)}"
+            least.append(Mark(x=bound, y=y, name=name, says=tooltip, alarm=wrong))
+        tooltip = f"claimed {quantity(claimed)}"
+        claims.append(Mark(x=claimed, y=y, name=name, says=tooltip, filled=False))
     listed = "; ".join(
         f"{name}: claimed {quantity(claimed)}, by the noise {_ends(i) if i else 'nothing'}"
-        for name, claimed, _, i in drawn[:8]
+        for name, claimed, _, i in bars[:8]
     )
     return Chart(
         kind="rows",
@@ -446,5 +448,5 @@ def _chart(result: AttributionResult) -> Chart | None:
             ),
         ),
         x=Axis(label="ε", low=0.0, high=right),
-        y=Axis(categories=tuple(name for name, *_ in drawn)),
+        y=Axis(categories=tuple(name for name, *_ in bars)),
     )

@@ -152,14 +152,14 @@ def judge_attribution(
         *groups.findings(),
         *spending.findings(),
     )
-    kept = {claim.name for claim in claims}
+    names = {claim.name for claim in claims}
     others = (claim_of(registration) for registration in stated)
     untested = bool(claims or batches) and not (known or values)
     found = any(t.finding for t in tests) or any(f.serious for f in findings)
     return AttributionResult(
         verdict="finding" if found else "inconclusive" if untested else "no-finding",
         alpha=alpha,
-        claims=(*claims, *(claim for claim in others if claim.name not in kept)),
+        claims=(*claims, *(claim for claim in others if claim.name not in names)),
         noise=noise,
         parties=spending.lines(),
         budget=None,
@@ -174,28 +174,28 @@ def judge_attribution(
 def _judged(
     evidence: Sequence[tuple[str, Evidence]], *, alpha: float, parts: int
 ) -> list[TestResult]:
-    adjusted = holm([seen.p for _, seen in evidence])
+    adjusted = holm([one.p for _, one in evidence])
     judged = [
         TestResult(
             name=name,
-            p=seen.p,
+            p=one.p,
             p_adjusted=min(1.0, parts * p),
-            statistic=seen.statistic,
+            statistic=one.statistic,
             looks_at=_LOOKS_AT[name.partition("-")[0].removesuffix("s")],
-            effect=seen.effect,
+            effect=one.effect,
             finding=parts * p <= alpha,
-            parts=seen.parts,
+            parts=one.parts,
         )
-        for (name, seen), p in zip(evidence, adjusted, strict=True)
+        for (name, one), p in zip(evidence, adjusted, strict=True)
     ]
     return sorted(judged, key=lambda test: test.p)
 
 
 def _above(claims: Sequence[EventClaim], noise: NoiseClaim | None) -> Iterator[Finding]:
     """Lower bounds on ε that exceed the claim."""
-    told = [(claim.name, claim.shown, claim.epsilon) for claim in claims]
-    told += [] if noise is None else [("summary reports", noise.shown, noise.epsilon)]
-    for where, shown, claimed in told:
-        if shown is not None and shown > claimed:
-            says = f"shows ε ≥ {rounded_down(shown)}; {claimed:g} is claimed"
-            yield Finding(where, says, serious=True)
+    bounds = [(claim.name, claim.shown, claim.epsilon) for claim in claims]
+    bounds += [] if noise is None else [("summary reports", noise.shown, noise.epsilon)]
+    for where, bound, claimed in bounds:
+        if bound is not None and bound > claimed:
+            message = f"shows ε ≥ {rounded_down(bound)}; {claimed:g} is claimed"
+            yield Finding(where, message, serious=True)

@@ -84,16 +84,16 @@ class _Audit:
     notes: list[str] = field(default_factory=list)
 
     def tally(self, group: _Group) -> Tally:
-        found = self.tallies.get(group)
-        if found is None:
+        entry = self.tallies.get(group)
+        if entry is None:
             if len(self.tallies) >= _MOST_GROUPS:
                 raise UsageError(
                     f"nmf: more than {_MOST_GROUPS:,} queries, levels and variances; "
                     "audit the files in parts"
                 )
-            found = Tally(None if group.kind == "sums" else group.variance)
-            self.tallies[group] = found
-        return found
+            entry = Tally(None if group.kind == "sums" else group.variance)
+            self.tallies[group] = entry
+        return entry
 
     def in_order(self) -> list[tuple[_Group, Tally]]:
         """The tallies, by product, from the top level down."""
@@ -144,7 +144,7 @@ def audit_files(
         reason="" if tests else _nothing(audit),
         alpha=alpha,
         files=tuple(printable(path, limit=400) for path in list(paths)[:_MOST_NAMED]),
-        levels=tuple(_level(*key, seen) for key, seen in audit.seen.items()),
+        levels=tuple(_level(*key, totals) for key, totals in audit.seen.items()),
         groups=groups,
         tests=tuple(tests),
         notes=tuple(audit.notes),
@@ -194,16 +194,16 @@ def _geocode_length(buckets: Sequence[Bucket]) -> int:
 def _read(audit: _Audit, bucket: Bucket, sums: Sums | None) -> None:
     known = audit.known
     known.begin()
-    seen = audit.seen.setdefault((bucket.product, bucket.level), _Seen())
-    seen.files += len(bucket.files)
+    totals = audit.seen.setdefault((bucket.product, bucket.level), _Seen())
+    totals.files += len(bucket.files)
     for path in bucket.files:
         for axes, constraint in read_constraints(path):
             known.add(axes, constraint)
     for path in bucket.files:
         for axes, row in read_measurements(path):
-            seen.cells += row.value.size
-            seen.rows[row.query] = seen.rows.get(row.query, 0) + 1
-            seen.least[row.query] = min(seen.least.get(row.query, math.inf), row.variance)
+            totals.cells += row.value.size
+            totals.rows[row.query] = totals.rows.get(row.query, 0) + 1
+            totals.least[row.query] = min(totals.least.get(row.query, math.inf), row.variance)
             _zeros(audit, bucket, known, axes, row)
             _totals(audit, bucket, known, axes, row)
             if sums is not None:
@@ -228,8 +228,8 @@ def _totals(
     audit: _Audit, bucket: Bucket, known: Known, axes: tuple[str, ...], row: Measurement
 ) -> None:
     total, cells = known.total(row.geocode), row.value.size
-    kept = {"*", "detailed", *axes, *_PARTITIONS}
-    if total is None or not set(row.specs) <= kept:
+    complete = {"*", "detailed", *axes, *_PARTITIONS}
+    if total is None or not set(row.specs) <= complete:
         return
     if cells > 1 and law_of_variance(row.variance).sigma < LEAST_SUMMED:
         return
@@ -247,14 +247,14 @@ def _tests(audit: _Audit, alpha: float) -> list[TestResult]:
     for group, tally in audit.in_order():
         named += [(_name(group, several=several), check) for check in checks_of(tally)]
     for product in audit.repeats:
-        shown = f"{product}: " if several else ""
+        prefix = f"{product}: " if several else ""
         zeros = [g for g, _ in audit.in_order() if (g.product, g.kind) == (product, "zeros")]
         for query in dict.fromkeys(group.query for group in zeros):
             same = [(g.level, audit.tallies[g]) for g in zeros if g.query == query]
             related = levels_check(same)
-            named += [] if related is None else [(f"{shown}all levels, {query}", related)]
+            named += [] if related is None else [(f"{prefix}all levels, {query}", related)]
         repeated = _repeats_check(audit.repeats[product])
-        named += [] if repeated is None else [(f"{shown}all levels", repeated)]
+        named += [] if repeated is None else [(f"{prefix}all levels", repeated)]
     adjusted = holm([check.p for _, check in named])
     return [
         TestResult(
@@ -273,8 +273,8 @@ def _tests(audit: _Audit, alpha: float) -> list[TestResult]:
 
 
 def _name(group: _Group, *, several: bool) -> str:
-    shown = f"{group.product}: " if several else ""
-    return f"{shown}{group.level}, {group.query}, {_KINDS[group.kind]}"
+    prefix = f"{group.product}: " if several else ""
+    return f"{prefix}{group.level}, {group.query}, {_KINDS[group.kind]}"
 
 
 def _repeats_check(repeats: Repeats) -> Check | None:
@@ -283,9 +283,9 @@ def _repeats_check(repeats: Repeats) -> Check | None:
     number, p, pair = repeats.found()
     if pair and pair[0] == pair[1]:
         raise UsageError(f"nmf: {pair[0]} occurs twice with the same values; name each file once")
-    words = f"first in {pair[0]} and {pair[1]}" if pair else "no run of noise occurs twice"
+    effect = f"first in {pair[0]} and {pair[1]}" if pair else "no run of noise occurs twice"
     return Check(
-        "repeats", p, number, f"{repeats.number:,} runs of noise, anywhere in the files", words
+        "repeats", p, number, f"{repeats.number:,} runs of noise, anywhere in the files", effect
     )
 
 
@@ -305,15 +305,15 @@ def _nothing(audit: _Audit) -> str:
     )
 
 
-def _level(product: str, level: str, seen: _Seen) -> CensusLevel:
+def _level(product: str, level: str, totals: _Seen) -> CensusLevel:
     return CensusLevel(
         product=product,
         level=level,
-        files=seen.files,
-        geographies=max(seen.rows.values(), default=0),
-        queries=len(seen.rows),
-        measurements=seen.cells,
-        rho=math.fsum(law_of_variance(v).sigma ** -2 for v in seen.least.values()),
+        files=totals.files,
+        geographies=max(totals.rows.values(), default=0),
+        queries=len(totals.rows),
+        measurements=totals.cells,
+        rho=math.fsum(law_of_variance(v).sigma ** -2 for v in totals.least.values()),
     )
 
 

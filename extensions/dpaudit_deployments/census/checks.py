@@ -364,9 +364,9 @@ def levels_check(tallies: Sequence[tuple[str, Tally]]) -> Check | None:
 
 def _in_both(a: Tally, b: Tally) -> tuple[Floats, Floats]:
     """The noise of the first rows in the cells that both levels have."""
-    found: list[tuple[Floats, Floats]] = [(np.empty(0), np.empty(0))]
+    pairs: list[tuple[Floats, Floats]] = [(np.empty(0), np.empty(0))]
     for (mask, x), (other, y) in zip(a.first, b.first, strict=False):
         if len(mask) == len(other):
             both = mask & other
-            found.append((x[both[mask]].astype(np.float64), y[both[other]].astype(np.float64)))
-    return np.concatenate([x for x, _ in found]), np.concatenate([y for _, y in found])
+            pairs.append((x[both[mask]].astype(np.float64), y[both[other]].astype(np.float64)))
+    return np.concatenate([x for x, _ in pairs]), np.concatenate([y for _, y in pairs])

@@ -145,7 +145,7 @@ def find_buckets(paths: Sequence[str | Path]) -> list[Bucket]:
     Raises:
         UsageError: there is no such file, or more than 200,000.
     """
-    found: dict[tuple[str, str, str], dict[Path, None]] = {}
+    by_place: dict[tuple[str, str, str], dict[Path, None]] = {}
     number = 0
     for path in paths:
         for file in _files(path):
@@ -155,15 +155,15 @@ def find_buckets(paths: Sequence[str | Path]) -> list[Bucket]:
                     f"nmf={printable(path, limit=200)}: more than {MOST_FILES:,} files; "
                     "audit them in parts"
                 )
-            found.setdefault(_place(file), {})[file] = None
-    return [Bucket(*place, tuple(files)) for place, files in sorted(found.items())]
+            by_place.setdefault(_place(file), {})[file] = None
+    return [Bucket(*place, tuple(files)) for place, files in sorted(by_place.items())]
 
 
 def _files(path: str | Path) -> Iterator[Path]:
     name = os.fspath(path)
     base = Path(name)
-    found = [base] if base.exists() else sorted(map(Path, glob(name, recursive=True)))
-    files = [file for one in found for file in _below(one)]
+    paths = [base] if base.exists() else sorted(map(Path, glob(name, recursive=True)))
+    files = [file for one in paths for file in _below(one)]
     if not files:
         raise UsageError(
             f"nmf={printable(name, limit=200)}: no Parquet file there; name a file, a folder, "
@@ -401,9 +401,9 @@ def write_level(
     """
     place = folder / f"{level}.parquet"
     _write(place / "DPQuery" / partition, axes, measurements, "_dpq")
-    kept = list(constraints)
-    if kept:
-        _write(place / "Constraint" / partition, axes, kept, "_con")
+    bounds = list(constraints)
+    if bounds:
+        _write(place / "Constraint" / partition, axes, bounds, "_con")
 
 
 def write_measurements(folder: Path, noisy: NoisyMeasurements) -> None:

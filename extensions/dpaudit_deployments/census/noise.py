@@ -173,8 +173,8 @@ class Known:
             for axis, spec, size in zip(axes, row.specs, row.shape, strict=True):
                 pick = np.ones(size, dtype=bool)
                 if axis in rule.cells:
-                    kept = spec in (axis, _DETAILED) or (rule.query and spec != ALL)
-                    inside = [i for i in rule.cells[axis] if kept and i < size]
+                    full = spec in (axis, _DETAILED) or (rule.query and spec != ALL)
+                    inside = [i for i in rule.cells[axis] if full and i < size]
                     pick[:] = False
                     pick[inside] = True
                 picks.append(pick)
@@ -264,17 +264,17 @@ class Sums:
             self.left_out += 1
             return
         self._kept += row.value.size
-        kept = self._here[1].setdefault(key, {})
-        kept[row.geocode] = _Parent(np.array(row.value), row.variance)
+        siblings = self._here[1].setdefault(key, {})
+        siblings[row.geocode] = _Parent(np.array(row.value), row.variance)
 
     def _parent(self, parents: dict[str, _Parent], geocode: str) -> _Parent | None:
         """The geography whose code begins this one's; the top one has any code."""
         if not parents:
             return None
         first = next(iter(parents))
-        found = parents.get(geocode[: len(first)])
+        parent = parents.get(geocode[: len(first)])
         top = self._depth == 2 and len(parents) == 1
-        return parents[first] if found is None and top else found
+        return parents[first] if parent is None and top else parent
 
     def end(self) -> None:
         """End a level: the parents above it are complete."""

@@ -177,15 +177,15 @@ def _title(result: CensusResult) -> str:
 
 
 def _headline(result: CensusResult) -> str:
-    found = [test for test in sorted_tests(result.tests) if test.finding]
+    findings = [test for test in sorted_tests(result.tests) if test.finding]
     values = count(sum(group.values for group in result.groups if group.tested))
     tests = f"{len(result.tests)} test{'' if len(result.tests) == 1 else 's'}"
     if result.verdict == "inconclusive":
         return f"Inconclusive: {result.reason or 'nothing was tested'}."
-    if not found:
+    if not findings:
         return f"No finding: {tests} of {values} noise values do not contradict the stated law."
-    more = f", and {len(found) - 1} more of {tests}" if len(found) > 1 else ""
-    return f"Finding: {found[0].name} ({found[0].effect}){more}."
+    more = f", and {len(findings) - 1} more of {tests}" if len(findings) > 1 else ""
+    return f"Finding: {findings[0].name} ({findings[0].effect}){more}."
 
 
 def _meaning(result: CensusResult) -> Meaning:
@@ -193,24 +193,24 @@ def _meaning(result: CensusResult) -> Meaning:
     if result.verdict == "inconclusive":
         return no_verdict()
     if result.verdict == "no-finding":
-        says = (
+        explanation = (
             "In the cells whose true count is known, the noise is as the files state. Those cells "
             "were drawn by the same program as all others, but nobody outside can look at others."
         )
-        return Meaning(heading="The noise seen is as stated", says=says)
-    says = (
+        return Meaning(heading="The noise seen is as stated", says=explanation)
+    explanation = (
         "The privacy guarantee is computed from the stated variances and from independent "
         "discrete Gaussian noise; where the noise is smaller, related or of another law, the "
         "people counted are less protected than stated. Check first that the structural zeros "
         "are zeros in these data, then ask the publisher how this noise was drawn."
     )
-    return Meaning(heading="The noise is not what the files state", says=says)
+    return Meaning(heading="The noise is not what the files state", says=explanation)
 
 
 def _hazards(result: CensusResult) -> tuple[Hazard, ...]:
     pyramid = Pyramid()
-    if found := sum(test.finding for test in result.tests):
-        pyramid.add(ALGORITHMS, f"{found:,} under All tests")
+    if findings := sum(test.finding for test in result.tests):
+        pyramid.add(ALGORITHMS, f"{findings:,} under All tests")
     pyramid.leave_open(ALGORITHMS, "noise in cells whose true count is not known")
     pyramid.leave_open(PARAMETERS, "whether the stated variances are large enough")
     pyramid.leave_open(UNIT, "whether neighbours differ in all data of one person")
@@ -222,18 +222,18 @@ def _sections(result: CensusResult) -> Iterator[Section]:
     facts = Facts(tuple(_facts(result)), terminal=_FACTS_TOO)
     notes = (Text(note, terminal=True) for note in result.notes)
     yield Section(title="At a glance", blocks=(facts, *notes, _levels_table(result)))
-    found: list[Block] = [Findings()] if any(t.finding for t in result.tests) else []
+    finding_blocks: list[Block] = [Findings()] if any(t.finding for t in result.tests) else []
     scales = _scales_chart(result)
-    found += [*([scales] if scales else []), *_level_charts(result)]
-    if found:
-        yield Section(title="What was found", blocks=tuple(found))
+    finding_blocks += [*([scales] if scales else []), *_level_charts(result)]
+    if finding_blocks:
+        yield Section(title="What was found", blocks=tuple(finding_blocks))
     if result.groups:
-        says = (
+        explanation = (
             "In a cell whose true count is known, the measurement shows the noise itself: "
             "structural zeros, exact totals minus what was measured, and parents minus their "
             "children."
         )
-        yield Section(title="The noise", blocks=(Text(says), _groups_table(result)))
+        yield Section(title="The noise", blocks=(Text(explanation), _groups_table(result)))
     if result.tests:
         yield Section(title="All tests", blocks=(tests_table(result.tests),))
     if result.verdict == "no-finding":
@@ -301,10 +301,10 @@ def _ratio(group: NoiseGroup) -> str:
 def _scales_chart(result: CensusResult) -> Chart | None:
     """The observed scale over the stated one, with its interval: one row per tested query."""
     rows = [(g, ends) for g in result.groups if g.tested and (ends := _interval(g)) is not None]
-    drawn = rows[:_MOST_BARS]
-    if not drawn:
+    bars = rows[:_MOST_BARS]
+    if not bars:
         return None
-    names = tuple(" ".join(f"{g.level}, {g.query}".split()) for g, _ in drawn)
+    names = tuple(" ".join(f"{g.level}, {g.query}".split()) for g, _ in bars)
     marks = [
         Mark(
             x=ratio,
@@ -315,19 +315,18 @@ def _scales_chart(result: CensusResult) -> Chart | None:
             says=f"{quantity(ratio)} [{quantity(low)}, {quantity(high)}], {_KINDS[group.kind]}",
             alarm=not low <= 1 <= high,
         )
-        for y, (group, (low, ratio, high)) in enumerate(drawn)
+        for y, (group, (low, ratio, high)) in enumerate(bars)
     ]
-    left = (
-        f" {len(rows) - len(drawn)} more are in the table only." if len(rows) > len(drawn) else ""
+    remark = (
+        f" {len(rows) - len(bars)} more are in the table only." if len(rows) > len(bars) else ""
     )
     return Chart(
         kind="rows",
         title="Scale, level by level",
         caption="Observed over stated standard deviation per query and level, with 95 % intervals "
         "of each alone: of many honest ones, one in twenty does not reach the dashed "
-        f"line.{left}",
-        alt=f"Observed over stated standard deviation of {len(drawn)} queries, with 95 % "
-        "intervals.",
+        f"line.{remark}",
+        alt=f"Observed over stated standard deviation of {len(bars)} queries, with 95 % intervals.",
         panels=(Panel(series=(Series(marks=tuple(marks)),), lines=(Line(at=1.0, vertical=True),)),),
         x=Axis(label="observed / stated standard deviation"),
         y=Axis(categories=names),
@@ -360,7 +359,7 @@ def _drawable(bins: Sequence[Bin]) -> bool:
 
 def _histogram(group: NoiseGroup) -> Chart:
     places = [((b.low + b.high) / 2, b.high - b.low, b) for b in group.bins]
-    seen = [
+    bars = [
         Mark(
             x=x,
             y=b.observed,
@@ -384,7 +383,7 @@ def _histogram(group: NoiseGroup) -> Chart:
         panels=(
             Panel(
                 series=(
-                    Series(marks=tuple(seen), look="bars"),
+                    Series(marks=tuple(bars), look="bars"),
                     Series(marks=tuple(expected), look="steps", quiet=True),
                 )
             ),

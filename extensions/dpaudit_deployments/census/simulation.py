@@ -147,8 +147,8 @@ def _people(
 def _summed(counts: npt.NDArray[np.generic], depth: int, *, everywhere: bool = False) -> Integers:
     """Totals of a level, (geographies, …); ``everywhere`` is true where all below are."""
     axes = {0: (0, 1), 1: (1,), 2: ()}[depth]
-    found = counts.all(axis=axes) if everywhere else counts.sum(axis=axes)
-    return np.asarray(found).reshape(-1, *counts.shape[2:])
+    totals = counts.all(axis=axes) if everywhere else counts.sum(axis=axes)
+    return np.asarray(totals).reshape(-1, *counts.shape[2:])
 
 
 def _geocodes(level: str, states: int, counties: int) -> list[str]:
@@ -165,20 +165,20 @@ def _geocodes(level: str, states: int, counties: int) -> list[str]:
 def _measured(
     counts: Integers, geocodes: list[str], level: str, noise: Noise, stream: KeyedStream
 ) -> Iterator[Measurement]:
-    for query, (kept, county) in QUERIES.items():
+    for query, (axes, county) in QUERIES.items():
         sigma = county * 1.25 ** (len(LEVELS) - 1 - LEVELS.index(level))
-        away = tuple(1 + i for i, axis in enumerate(AXES) if axis not in kept)
+        away = tuple(1 + i for i, axis in enumerate(AXES) if axis not in axes)
         answers = counts.sum(axis=away).reshape(len(geocodes), -1)
-        drawn = noise(
+        errors = noise(
             *answers.shape, sigma=sigma, level=level, query=query, stream=stream.child(query)
         )
-        full = len(kept) == len(AXES)
-        for geocode, value in zip(geocodes, answers + drawn, strict=True):
+        full = len(axes) == len(AXES)
+        for geocode, value in zip(geocodes, answers + errors, strict=True):
             yield Measurement(
                 geocode=geocode,
                 query=query,
-                specs=tuple("detailed" if full else a if a in kept else ALL for a in AXES),
-                shape=tuple(n if a in kept else 1 for a, n in AXES.items()),
+                specs=tuple("detailed" if full else a if a in axes else ALL for a in AXES),
+                shape=tuple(n if a in axes else 1 for a, n in AXES.items()),
                 value=value,
                 variance=IntegerGaussian(sigma).variance,
             )
@@ -222,18 +222,18 @@ def noise_of(flaw: Flaw, *, states: int, stream: KeyedStream) -> Noise:
         rows: int, cells: int, *, sigma: float, level: str, query: str, stream: KeyedStream
     ) -> Integers:
         scaled = sigma * _SCALES.get(flaw, 1.0)
-        drawn = honest(rows, cells, sigma=scaled, level=level, query=query, stream=stream)
+        values = honest(rows, cells, sigma=scaled, level=level, query=query, stream=stream)
         match flaw:
             case "rounded normal":
                 normal = stream.child("normal").numpy().standard_normal((rows, cells))
                 return _whole(normal * IntegerGaussian(sigma).variance ** 0.5)
             case "cut at 3 σ":
-                return _cut(drawn, sigma, level, query, stream)
+                return _cut(values, sigma, level, query, stream)
             case "two states alike" if rows >= 2 * (rows // states) > 0:
                 each = rows // states
-                drawn[each : 2 * each] = drawn[:each]
+                values[each : 2 * each] = values[:each]
             case "no noise in one level" if level == "State":
-                drawn[:] = 0
+                values[:] = 0
             case "one seed for all levels":
                 return _quantiles(rows, cells, sigma, shared.child(query))
             case "rounded pancake" if cells > 1:
@@ -245,7 +245,7 @@ def noise_of(flaw: Flaw, *, states: int, stream: KeyedStream) -> Noise:
                 seed = SeedKey.new(secret=shared.bytes(32))
                 source = SeedInNoise(key=seed, law="discrete-gaussian", sigma=sigma)
                 return _whole(np.asarray(source.sample(rows, cells, stream=stream)))
-        return drawn
+        return values
 
     return noise
 
@@ -257,16 +257,16 @@ def _whole(values: npt.ArrayLike) -> Integers:
     return np.rint(np.asarray(values, dtype=np.float64)).astype(np.int64)
 
 
-def _cut(drawn: Integers, sigma: float, level: str, query: str, stream: KeyedStream) -> Integers:
+def _cut(values: Integers, sigma: float, level: str, query: str, stream: KeyedStream) -> Integers:
     """Values beyond 3 σ are drawn again."""
     for again in range(60):
-        far = np.abs(drawn) > 3 * sigma
+        far = np.abs(values) > 3 * sigma
         number = int(far.sum())
         if not number:
             break
         fresh = stream.child("again", again)
-        drawn[far] = honest(number, 1, sigma=sigma, level=level, query=query, stream=fresh)[:, 0]
-    return drawn
+        values[far] = honest(number, 1, sigma=sigma, level=level, query=query, stream=fresh)[:, 0]
+    return values
 
 
 def _quantiles(rows: int, cells: int, sigma: float, stream: KeyedStream) -> Integers:
@@ -298,18 +298,18 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """The share of findings among sets of files, ``trials`` at most."""
     del arm
     grid = cell.grid(CensusFilesGrid)
-    wanted = grid.country.honest if grid.flaw == "none" else grid.country.flawed
-    files = min(cell.settings["trials"], wanted)
+    number = grid.country.honest if grid.flaw == "none" else grid.country.flawed
+    files = min(cell.settings["trials"], number)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     started = time.process_time()
     documents = [_audited(grid, stream.child(i)) for i in range(files)]
-    found = [d for d in documents if d.verdict == "finding"]
+    findings = [d for d in documents if d.verdict == "finding"]
     return {
         "files": files,
-        "finding": interval(len(found), files),
+        "finding": interval(len(findings), files),
         "values": sum(g.values for d in documents for g in d.groups) // files,
         "tests": max(len(d.tests) for d in documents),
-        "first": _first(found),
+        "first": _first(findings),
         "seconds_each": (time.process_time() - started) / files,
     }
 
@@ -330,11 +330,11 @@ def _audited(grid: CensusFilesGrid, stream: KeyedStream) -> CensusResult:
         )
 
 
-def _first(found: Sequence[CensusResult]) -> str:
+def _first(findings: Sequence[CensusResult]) -> str:
     """The tests with the smallest p-value of each finding, the most frequent first."""
     names = Counter(
         min((t for t in d.tests if t.finding), key=lambda t: t.p).name.rpartition(": ")[2]
-        for d in found
+        for d in findings
     )
     return ", ".join(f"{name} {n}" for name, n in names.most_common(3))
 
@@ -345,8 +345,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     if not honest:
         return ""
     files = sum(row["files"] for row in honest)
-    found = sum(round(row["finding"]["value"] * row["files"]) for row in honest)
-    return f"{found} of {files} sets of honest files end in a finding at α = 0.05."
+    findings = sum(round(row["finding"]["value"] * row["files"]) for row in honest)
+    return f"{findings} of {files} sets of honest files end in a finding at α = 0.05."
 
 
 MEASURE = Measure(run=measure, grid=CensusFilesGrid, needs_arm=False, summary=summary)

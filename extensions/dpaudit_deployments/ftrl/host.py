@@ -99,9 +99,9 @@ class ClientUpdates:
         ``records`` (c, r) are the clients'. The norm is float32's, off by about 1e-6 of it.
         """
         for low in range(0, len(records), _CHUNK):
-            found = self._some(weights, images, records[low : low + _CHUNK])
-            norms = torch.linalg.vector_norm(found, dim=1, keepdim=True)
-            yield found.mul_(torch.clamp(clip / norms, max=1.0))
+            updates = self._some(weights, images, records[low : low + _CHUNK])
+            norms = torch.linalg.vector_norm(updates, dim=1, keepdim=True)
+            yield updates.mul_(torch.clamp(clip / norms, max=1.0))
 
     def _some(
         self, weights: torch.Tensor, images: Images, records: npt.NDArray[np.int64]
@@ -115,11 +115,11 @@ class ClientUpdates:
                 functional_call(self._model, self._named(flat), (x,)), y
             )
 
-        found: torch.Tensor = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
+        updates: torch.Tensor = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
         for _ in range(self._steps - 1):
-            moved = weights - self._lr * found
-            found = found + vmap(grad(loss))(moved, x, y)
-        return found
+            moved = weights - self._lr * updates
+            updates = updates + vmap(grad(loss))(moved, x, y)
+        return updates
 
     def _named(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
         parts = torch.split(flat, [shape.numel() for shape in self._names.values()])
@@ -228,10 +228,10 @@ def _most(gains: Matrix, count: int, separation: int) -> Matrix:
         earlier = best
         best = np.zeros_like(earlier)
         for j in range(gains.shape[1]):
-            taken = earlier[:, max(0, j + 1 - separation)] + gains[:, j]
-            best[:, j + 1] = np.maximum(best[:, j], taken)
-    found: Matrix = best[:, -1]
-    return found
+            sums = earlier[:, max(0, j + 1 - separation)] + gains[:, j]
+            best[:, j + 1] = np.maximum(best[:, j], sums)
+    largest: Matrix = best[:, -1]
+    return largest
 
 
 Vector = npt.NDArray[np.float64]
@@ -344,8 +344,8 @@ class DpFtrl(ImageQuery):
     def cohort_at(self, step: int) -> npt.NDArray[np.int64]:
         """The clients of round ``step``, from 0, shape (cohort,)."""
         low = step % self.separation * self.cohort
-        found: npt.NDArray[np.int64] = self._order[low : low + self.cohort]
-        return found
+        clients: npt.NDArray[np.int64] = self._order[low : low + self.cohort]
+        return clients
 
     def train(
         self,
@@ -359,7 +359,7 @@ class DpFtrl(ImageQuery):
         release = CorrelatedRelease(self.factors, source, mitigation, dim=self.dim, stream=stream)
         weights, velocity = self._of.weights(), torch.zeros(self.dim)
         noisy = np.zeros((self.steps, self.dim), dtype=np.float32)
-        kept: dict[int, list[tuple[int, Vector]]] = {client: [] for client in watched}
+        watched_updates: dict[int, list[tuple[int, Vector]]] = {client: [] for client in watched}
         for t in range(self.steps):
             clients = self.cohort_at(t)
             places = np.flatnonzero(np.isin(clients, watched))
@@ -368,7 +368,7 @@ class DpFtrl(ImageQuery):
                 total += chunk.sum(0)
                 for place in places[(places >= low) & (places < low + len(chunk))]:
                     update = chunk[place - low].double().numpy()
-                    kept[int(clients[place])].append((t, update))
+                    watched_updates[int(clients[place])].append((t, update))
                 low += len(chunk)
             noisy[t] = release.step(total.numpy())
             velocity = self.momentum * velocity + torch.from_numpy(noisy[t])
@@ -382,7 +382,7 @@ class DpFtrl(ImageQuery):
                     tuple(t for t, _ in parts),
                     np.stack([u for _, u in parts]) if parts else np.empty((0, self.dim)),
                 )
-                for client, parts in kept.items()
+                for client, parts in watched_updates.items()
             },
         )
 

@@ -166,8 +166,8 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
         for client in chosen:
             here = stream.child("client", client)
             round_ = _Round(arm, host, run.updates, run.contributions[client], stream=here)
-            for name, found in round_.named(seeded=seeded).items():
-                right[name] += found
+            for name, success in round_.named(seeded=seeded).items():
+                right[name] += success
             looks += len(round_.views)
         if seeded:
             read = [a + b for a, b in zip(read, _read(arm, host, run), strict=True)]
@@ -213,15 +213,15 @@ class _Round:
         looks = self._scores(likelihood, self.views)
         # a row read by its seed leaves nothing, the others leave noise
         whole = looks[looks.max(1).argmax()] if seeded and len(looks) else looks.sum(0)
-        seen, candidates = self._seen(self._whitening)
-        plain = -np.square(seen[:, None] - candidates).sum((0, 2))
-        found = {
+        released, candidates = self._seen(self._whitening)
+        plain = -np.square(released[:, None] - candidates).sum((0, 2))
+        by_attack = {
             "step": self._scores(peaks, step[None])[0],
             "row": alone,
             "run": whole,
             "keyless": plain,
         }
-        return {name: bool(scores.argmax() == self.truth) for name, scores in found.items()}
+        return {name: bool(scores.argmax() == self.truth) for name, scores in by_attack.items()}
 
     def _scores(self, attack: Attack, views: Matrix) -> Matrix:
         """An attack's score of both candidates by each view (r, n) of the run, shape (r, 2)."""
@@ -243,8 +243,8 @@ def pure_rows(how: Factorisation) -> Matrix:
     which = np.abs(mixed).argmax(1)
     weight = mixed[np.arange(len(rows)), which]
     pure = np.flatnonzero(np.square(mixed).sum(1) - weight**2 < _PURE * weight**2)
-    kept = pure[np.unique(which[pure], return_index=True)[1]]
-    return np.asarray(rows[kept] / weight[kept, None])
+    first = pure[np.unique(which[pure], return_index=True)[1]]
+    return np.asarray(rows[first] / weight[first, None])
 
 
 def _read(arm: Arm, host: DpFtrl, run: Run) -> list[int]:
@@ -253,8 +253,8 @@ def _read(arm: Arm, host: DpFtrl, run: Run) -> list[int]:
     bound = host.clip * host.cohort * float(np.abs(host.factors.strategy).sum(1).max())
     counts = []
     for known in (False, True):
-        found = read_updates(reader, host.factors, run.noisy, norm=bound, known=known)
-        away = np.linalg.norm(found - run.updates, axis=1)
+        estimates = read_updates(reader, host.factors, run.noisy, norm=bound, known=known)
+        away = np.linalg.norm(estimates - run.updates, axis=1)
         counts.append(int((away <= _TOLERANCE * np.linalg.norm(run.updates, axis=1)).sum()))
     return [*counts, host.steps]
 
@@ -269,25 +269,25 @@ def read_updates(
     earlier ones are. ``known``: those that were read are subtracted before the next row is read.
     """
     whitening = how.whitening
-    seen = whitening @ noisy.astype(np.float64)
-    found = np.full(seen.shape, np.nan)
-    for t, row in enumerate(seen):
+    whitened = whitening @ noisy.astype(np.float64)
+    updates = np.full(whitened.shape, np.nan)
+    for t, row in enumerate(whitened):
         earlier = np.flatnonzero(whitening[t, :t])
-        past = whitening[t, earlier] @ found[earlier]
+        past = whitening[t, earlier] @ updates[earlier]
         clear = known and not np.isnan(past).any()
         rest = row - past if clear else row
         got = reader.unknown(rest[None].astype(np.float32), norm=norm)
         if got.found[0]:
-            found[t] = (got.values[0] - (0 if clear else past)) / whitening[t, t]
-    return found
+            updates[t] = (got.values[0] - (0 if clear else past)) / whitening[t, t]
+    return updates
 
 
 def attack_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The range of success over whole runs, for each source."""
     parts = []
     for source in dict.fromkeys(row["source"] for row in rows):
-        found = sorted(row["run"]["value"] for row in rows if row["source"] == source)
-        parts.append(f"{source} {100 * found[0]:.1f} to {100 * found[-1]:.1f} %")
+        shares = sorted(row["run"]["value"] for row in rows if row["source"] == source)
+        parts.append(f"{source} {100 * shares[0]:.1f} to {100 * shares[-1]:.1f} %")
     return f"Clients named right from a whole run, by source: {'; '.join(parts)}."
 
 
@@ -372,8 +372,8 @@ def flawed(grid: WhitenedGrid, claimed: Factorisation, rng: np.random.Generator)
         z = z[: grid.steps]
     elif grid.flaw == "other band":
         how = grid.correlated.made(grid.steps, bands=grid.correlated.bands - 1)
-    found: Matrix = how.decoder @ z
-    return found.astype(np.float32) if grid.flaw == "float32" else found
+    noise: Matrix = how.decoder @ z
+    return noise.astype(np.float32) if grid.flaw == "float32" else noise
 
 
 def audit_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -409,12 +409,12 @@ def audit_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     honest = [row for row in joined if row["flaw"] == "none"]
     bad = [row for row in joined if row["flaw"] not in ("none", "float32")]
     parts = []
-    for some, what in ((honest, "honest recordings end"), (bad, "flawed ones end")):
+    for some, label in ((honest, "honest recordings end"), (bad, "flawed ones end")):
         if some:
             findings, audits = (sum(row[k] for row in some) for k in ("findings", "audits"))
             share = interval(findings, audits)
             parts.append(
-                f"{findings} of {audits} {what} in a finding at α = {some[0]['alpha']:g} "
+                f"{findings} of {audits} {label} in a finding at α = {some[0]['alpha']:g} "
                 f"({100 * share['value']:.1f} % [{100 * share['low']:.1f}, "
                 f"{100 * share['high']:.1f}])"
             )

@@ -137,14 +137,14 @@ def read_census(*, table: str = "generated", states: str = "") -> Census:
         raise UsageError(f"table={table}: must be one of {', '.join(TABLES)}")
     codes, ages = _generated() if table == "generated" else _read()
     if states:
-        wanted = states.split()
+        selection = states.split()
         known = {code[:2] for code in codes}
-        if lost := [state for state in wanted if state not in known]:
+        if lost := [state for state in selection if state not in known]:
             raise UsageError(
                 f"states={states}: no state {lost[0]}; give FIPS codes, e.g. '09 23 25'"
             )
-        kept = [i for i, code in enumerate(codes) if code[:2] in wanted]
-        codes, ages = [codes[i] for i in kept], ages[kept]
+        rows = [i for i, code in enumerate(codes) if code[:2] in selection]
+        codes, ages = [codes[i] for i in rows], ages[rows]
     return _tree(codes, _with_senior_homes(codes, ages))
 
 

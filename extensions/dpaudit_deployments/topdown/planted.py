@@ -78,7 +78,7 @@ def sights(
     """
     if (measured is None) == (tables is None):
         raise UsageError("an attacker sees either measurements or tables")
-    found, at = [], county
+    views, at = [], county
     for index in range(len(run.census.levels) - 1, -1, -1):
         level = run.census.levels[index]
         if len(run.rows(level.name)) != 1:
@@ -102,7 +102,7 @@ def sights(
             answers = {name: part for (name, _), part in zip(names, parts, strict=True)}
             return run.fractional(level, answers, parent=above, totals=totals)
 
-        found.append(
+        views.append(
             Sight(
                 scale=scale,
                 matrix=np.concatenate([query.matrix for query in queries], axis=1),
@@ -120,7 +120,7 @@ def sights(
             )
         )
         at = parent
-    return tuple(found)
+    return tuple(views)
 
 
 def contrasts(schema: Schema) -> Floats:
@@ -132,9 +132,9 @@ def contrasts(schema: Schema) -> Floats:
     """
     common = np.arange(len(schema.cells) // 2, len(schema.cells))
     sizes = np.bincount(schema.queries[1].part[common])
-    found = np.zeros((len(schema.cells), len(common) - len(sizes)))
-    found[common] = block_diag(*(helmert(int(size)).T for size in sizes))
-    return found
+    directions = np.zeros((len(schema.cells), len(common) - len(sizes)))
+    directions[common] = block_diag(*(helmert(int(size)).T for size in sizes))
+    return directions
 
 
 class ContrastPancake:

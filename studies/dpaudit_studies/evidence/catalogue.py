@@ -347,13 +347,13 @@ def validity(times: int, *, seed: int) -> None:
     wrong = 0
     print(f"{times} audits each, 4,000 releases per neighbour, seed {seed}, {hardware()}\n")
     for case in (case for case in CASES if case.name in TIGHT):
-        found = 0
+        findings = 0
         for i in range(times):
             x, y = drawn(case, samples=4000, seed=seed + i)
             judged = judged_on(case, x, y, seed=seed + i, seconds=20.0, alpha=0.05)[1]
-            found += any(test.finding for test in judged.tests)
-        print(f"{case.name:22}{found:5} of {times}", flush=True)
-        wrong += found
+            findings += any(test.finding for test in judged.tests)
+        print(f"{case.name:22}{findings:5} of {times}", flush=True)
+        wrong += findings
     total = times * len(TIGHT)
     bounds = clopper_pearson(wrong, total)
     print(
@@ -363,27 +363,27 @@ def validity(times: int, *, seed: int) -> None:
 
 
 def main() -> None:
-    given = options(__doc__, names=(), samples=100_000, seed=1, validity=0)
-    if given.validity:
-        validity(given.validity, seed=given.seed)
+    args = options(__doc__, names=(), samples=100_000, seed=1, validity=0)
+    if args.validity:
+        validity(args.validity, seed=args.seed)
         return
-    samples = given.samples
-    told = f"alpha {ALPHA}, seed {given.seed}, CPU seconds, {hardware()}"
-    print(f"{samples:,} releases per neighbour, {told}\n")
+    samples = args.samples
+    setup = f"alpha {ALPHA}, seed {args.seed}, CPU seconds, {hardware()}"
+    print(f"{samples:,} releases per neighbour, {setup}\n")
     print(f"{'mechanism':22}{'claim':>6}{'true':>7}{'fixed':>8}{'learned':>9}{'s':>7}  event")
     wrong = missed = 0
     for case in CASES:
-        if given.names and case.name not in given.names:
+        if args.names and case.name not in args.names:
             continue
-        x, y = drawn(case, samples=samples, seed=given.seed)
-        _, fixed, _ = judged_on(case, x, y, seed=given.seed, seconds=0.0)
-        _, both, seconds = judged_on(case, x, y, seed=given.seed, seconds=30.0)
-        found = any(test.finding for test in both.tests)
-        wrong += found and case.sound
-        missed += not found and not case.sound
+        x, y = drawn(case, samples=samples, seed=args.seed)
+        _, fixed, _ = judged_on(case, x, y, seed=args.seed, seconds=0.0)
+        _, both, seconds = judged_on(case, x, y, seed=args.seed, seconds=30.0)
+        is_finding = any(test.finding for test in both.tests)
+        wrong += is_finding and case.sound
+        missed += not is_finding and not case.sound
         print(
             f"{case.name:22}{case.claim:6g}{case.true:>7}{fixed.epsilon:8.2f}{both.epsilon:9.2f}"
-            f"{seconds:7.1f}  {'FINDING ' if found else ''}{best_event(both)[:90]}",
+            f"{seconds:7.1f}  {'FINDING ' if is_finding else ''}{best_event(both)[:90]}",
             flush=True,
         )
     print(f"\nfindings of sound mechanisms: {wrong}; broken mechanisms that pass: {missed}")

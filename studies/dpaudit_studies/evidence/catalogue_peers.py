@@ -137,7 +137,7 @@ def _again(
     learned: Learned, y0: Array, y1: Array, *, case: Case, rng: np.random.Generator
 ) -> Array:
     """Our ε from counts drawn anew at the rates seen, (200,): each event's by itself."""
-    found = np.zeros(RESAMPLED)
+    largest = np.zeros(RESAMPLED)
     sizes = len(y0), len(y1)
     for event, share, _, advisory in learned.events:
         if advisory:
@@ -150,9 +150,9 @@ def _again(
         bounds = epsilon_bounds(
             *drawn_anew, draws=here + there, delta=case.delta, alpha=share * ALPHA
         )
-        found = np.maximum(found, bounds)
+        largest = np.maximum(largest, bounds)
     if learned.nested is None:
-        return found
+        return largest
     nested = learned.nested
     cells = [nested.cells.counts(nested.statistic.of(y))[nested.order] for y in (y0, y1)]
     anew = [
@@ -163,7 +163,7 @@ def _again(
         nested.band(c0, sizes[0], c1, sizes[1], alpha=CURVE_SHARE * ALPHA).epsilon(case.delta)
         for c0, c1 in zip(*anew, strict=True)
     ]
-    return np.maximum(found, curves)
+    return np.maximum(largest, curves)
 
 
 def theirs(peer: Peer, case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]:
@@ -186,23 +186,23 @@ def compared(case: Case, folder: Path, peers: list[Peer], *, seed: int) -> dict[
     """One row: each tool's bound, and ours less each peer's with its interval."""
     row, again = ours(case, folder, seed=seed)
     about = {"name": case.name, "claim": case.claim, "delta": case.delta, "true": case.true}
-    made: dict[str, Any] = {**about, "sound": case.sound, "dpaudit": row}
+    table_row: dict[str, Any] = {**about, "sound": case.sound, "dpaudit": row}
     for peer in peers:
         answer, resampled = theirs(peer, case, folder, seed=seed)
         differences = again - resampled
         answer["ours_less"] = row["epsilon"] - answer["epsilon"]
         answer["interval"] = np.quantile(differences, [0.025, 0.975]).tolist()
-        made[peer.name] = answer
-    return made
+        table_row[peer.name] = answer
+    return table_row
 
 
 def main() -> None:
-    given = options(__doc__, names=(), samples=100_000, seed=1, keep=ROOT / "runs" / "peers")
-    samples = given.samples
-    cases = [case for case in CASES if not given.names or case.name in given.names]
-    keep = given.keep / f"{samples}-{given.seed}"
+    args = options(__doc__, names=(), samples=100_000, seed=1, keep=ROOT / "runs" / "peers")
+    samples = args.samples
+    cases = [case for case in CASES if not args.names or case.name in args.names]
+    keep = args.keep / f"{samples}-{args.seed}"
     for case in cases:
-        recorded(case, keep / case.name, samples=samples, seed=given.seed)
+        recorded(case, keep / case.name, samples=samples, seed=args.seed)
     for peer in PEERS:
         print(peer.missing() or f"{peer.name}: {peer.python}", file=sys.stderr)
     peers = [peer for peer in PEERS if not peer.missing()]
@@ -210,15 +210,15 @@ def main() -> None:
         peer.answer([keep / case.name for case in cases])
     rows = []
     for case in cases:
-        rows.append(compared(case, keep / case.name, peers, seed=given.seed))
+        rows.append(compared(case, keep / case.name, peers, seed=args.seed))
         print(f"{case.name}: ε ≥ {rows[-1]['dpaudit']['epsilon']:.3f}", file=sys.stderr)
-    provenance = collect(seed=str(given.seed), plugins=())
+    provenance = collect(seed=str(args.seed), plugins=())
     document = {
         "command": "make peers", "alpha": ALPHA, "samples": samples, "rows": rows,
         "provenance": dataclasses.asdict(provenance),
     }  # fmt: skip
     table = catalogue_table(document)
-    if not given.names and len(peers) == len(PEERS):
+    if not args.names and len(peers) == len(PEERS):
         write(RESULTS / "peers" / "catalogue.json", document)
         written_between(RESULTS / "peers" / "README.md", "catalogue", table)
     print(table)

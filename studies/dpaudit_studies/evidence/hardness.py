@@ -96,13 +96,13 @@ def from_points() -> Iterator[Measured]:
     plain = {"dtype": "float64", "step": 0, "differences": False, "directions": 1}
     cells: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for point in json.loads(path.read_text()) if path.exists() else ():
-        told = (point["searched_beta"], point["searched_gamma"]) == (point["beta"], point["gamma"])
-        if told and plain.items() <= point.items():
+        exact = (point["searched_beta"], point["searched_gamma"]) == (point["beta"], point["gamma"])
+        if exact and plain.items() <= point.items():
             name = (point["d"], point["beta"], point["gamma"], point["n"], point["reducer"])
             cells.setdefault(name, []).append(point)
     for (dim, beta, gamma, n, reducer), points in cells.items():
-        found = [point for point in points if point["found"]]
-        of = found or points
+        hits = [point for point in points if point["found"]]
+        of = hits or points
         last = max(of, key=lambda point: point["block"])
         yield Measured(
             dim=dim,
@@ -111,7 +111,7 @@ def from_points() -> Iterator[Measured]:
             rows=n,
             reduction=_reduction(last),
             seconds=statistics.median(point["cpu_seconds"] for point in of),
-            found=len(found),
+            found=len(hits),
             keys=len(points),
             reducer={"blaster": "BLASter"}.get(reducer, reducer),
             source=FRONTIER,
@@ -150,34 +150,34 @@ def modelled(cell: Measured, first: float, second: float) -> float:
 
 def paper() -> Iterator[Mapping[str, Any]]:
     """The 93 settings of Figures 5 and 6 and Table 2 of arXiv 2509.23834, an estimate each."""
-    for where, what, dim, gammas, betas in _PAPER:
+    for where, subject, dim, gammas, betas in _PAPER:
         for gamma in gammas:
             for beta in betas:
-                found = estimate(dim, beta, parse_gamma(gamma, dim=dim))
-                lattice = found.lattice
+                estimated = estimate(dim, beta, parse_gamma(gamma, dim=dim))
+                lattice = estimated.lattice
                 yield {
                     "where": where,
-                    "what": what,
+                    "what": subject,
                     "dim": dim,
                     "gamma": gamma,
                     "beta": beta,
-                    "attack": found.attack,
-                    "rows": found.rows,
-                    "block": found.block,
+                    "attack": estimated.attack,
+                    "rows": estimated.rows,
+                    "block": estimated.block,
                     "log2_core_svp": None if lattice is None else lattice.log2_core_svp,
-                    "log2_operations": found.log2_operations,
-                    "within_reach": found.within_reach,
+                    "log2_operations": estimated.log2_operations,
+                    "within_reach": estimated.within_reach,
                 }
 
 
 def main() -> None:
     """Print the comparison, or write the table."""
     if options(__doc__, write=False).write:
-        kept = [cell for cell in measured() if cell.source == "elsewhere"]
-        cells = [*from_results(), *from_points(), *kept]
+        elsewhere = [cell for cell in measured() if cell.source == "elsewhere"]
+        cells = [*from_results(), *from_points(), *elsewhere]
         TABLE.write_text(table(cells), encoding="utf-8")
-    shown = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
-    for reducer, group in groupby(shown, key=lambda c: c.reducer):
+    ordered = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
+    for reducer, group in groupby(ordered, key=lambda c: c.reducer):
         own = list(group)
         first, second = fit(fitted_to(own))
         off = [math.log2(modelled(cell, first, second) / cell.seconds) for cell in own]

@@ -70,14 +70,14 @@ def one_key(args: Namespace, number: int) -> dict[str, object]:
     finally:
         test.close()
     details = evidence.details
-    found = "w" in details and details["d"] == args.dim
+    success = "w" in details and details["d"] == args.dim
     return {
         "d": args.dim,
         "beta": args.beta,
         "key": number,
-        "found": found,
+        "found": success,
         "p": evidence.p,
-        "cosine": abs(float(np.dot(details["w"], key.direction))) if found else None,
+        "cosine": abs(float(np.dot(details["w"], key.direction))) if success else None,
         "reduction": details.get("reduction"),
         "lattice_rows": details.get("lattice_rows"),
         "children_cpu_seconds": round(children_cpu() - before, 1),
@@ -92,10 +92,10 @@ def one_search(dims: list[int], number: int, seed: str, *, block: int) -> Any:
     """The planned jobs up to BKZ-``block`` on honest noise, judged as in an audit."""
     rng = KeyedStream.from_seed(seed).child("honest", number).numpy()
     rows = {d: keyless("search").Rows(d) for d in dims}
-    for d, kept in rows.items():
-        kept.add(rng.standard_normal((2500, d)))
+    for d, drawn_rows in rows.items():
+        drawn_rows.add(rng.standard_normal((2500, d)))
     search = keyless("search").Search(rows)
-    shrink = {d: kept.shrink for d, kept in rows.items()}
+    shrink = {d: drawn_rows.shrink for d, drawn_rows in rows.items()}
     reducers = keyless("reduction.choice").installed()
     planned = keyless("plan").jobs(shrink, seconds=15, reducers=reducers)
     for job in (job for job in planned if job.block <= block):

@@ -269,8 +269,8 @@ DATA = (0.0, 0.5, 1.0, 0.0, 1.0, 0.5, 0.5, 0.0)
 def words(data: Any) -> str:
     """A data set in a cell of a table."""
     counted = [(x, len(list(run))) for x, run in itertools.groupby(data)]
-    shown = [f"{x:.3g}" + (f"×{times}" if times > 1 else "") for x, times in counted]
-    return f"[{' '.join(shown)}]"
+    parts = [f"{x:.3g}" + (f"×{times}" if times > 1 else "") for x, times in counted]
+    return f"[{' '.join(parts)}]"
 
 
 def searched(
@@ -354,15 +354,15 @@ def validity(names: list[str], times: int, *, seed: int, file: Path | None) -> N
                 with file.open("a") as out:
                     out.write(json.dumps(done[name, i]) + "\n")
         own = [row for (mechanism, _), row in done.items() if mechanism == name]
-        found = sum(row["verdict"] == "finding" for row in own)
+        findings = sum(row["verdict"] == "finding" for row in own)
         undecided = sum(row["verdict"] == "inconclusive" for row in own)
         bounds = np.array([row["epsilon"] for row in own])
         print(
-            f"{name:12}{case.adjacency:12}{found:4} of {len(own)}, inconclusive "
+            f"{name:12}{case.adjacency:12}{findings:4} of {len(own)}, inconclusive "
             f"{undecided}; ε shown: median {np.median(bounds):.3f}, largest {bounds.max():.3f}",
             flush=True,
         )
-        all_found += found
+        all_found += findings
         tried += sum(row["tried"] for row in own)
         total += len(own)
     share = clopper_pearson(all_found, total)
@@ -373,14 +373,14 @@ def validity(names: list[str], times: int, *, seed: int, file: Path | None) -> N
 
 
 def main() -> None:
-    given = options(__doc__, names=(), validity=int, samples=100_000, rows=Path, seed=1)
+    args = options(__doc__, names=(), validity=int, samples=100_000, rows=Path, seed=1)
     began = time.process_time()
-    if given.validity is None:
-        print(f"seed {given.seed}, {hardware()}")
-        table(given.names, seed=given.seed, samples=given.samples)
+    if args.validity is None:
+        print(f"seed {args.seed}, {hardware()}")
+        table(args.names, seed=args.seed, samples=args.samples)
     else:
-        print(f"{SAMPLES:,} releases per neighbour, seeds from {given.seed}, {hardware()}\n")
-        validity(given.names, given.validity, seed=given.seed, file=given.rows)
+        print(f"{SAMPLES:,} releases per neighbour, seeds from {args.seed}, {hardware()}\n")
+        validity(args.names, args.validity, seed=args.seed, file=args.rows)
     print(f"{time.process_time() - began:.0f} CPU seconds")
 
 

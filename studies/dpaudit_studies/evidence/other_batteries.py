@@ -84,10 +84,10 @@ def audited(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:
     with opened(name, stream.child("audited")) as sampler:
         result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=how)
     spent = time.process_time() - began
-    found = [test for test in result.tests if test.finding]
+    findings = [test for test in result.tests if test.finding]
     return {
         "found": result.verdict == "finding",
-        "shows": f"{found[0].name}: {found[0].effect}" if found else "",
+        "shows": f"{findings[0].name}: {findings[0].effect}" if findings else "",
         "values": result.samples,
         "cpu_seconds": round(spent, 1),
     }
@@ -117,11 +117,11 @@ class Reader:
     def __init__(self, command: Sequence[str], path: Path, *, cpu: int) -> None:
         self._path, self._values = path, 0
         self.reading = True
-        with path.open("wb") as said:
+        with path.open("wb") as log:
             self._program = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
-                stdout=said,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu)),
             )
@@ -153,7 +153,7 @@ class Reader:
         }
 
 
-def failures(said: str) -> list[str]:
+def failures(output: str) -> list[str]:
     r"""The statistics that failed: lines of testu01.c, PractRand's with FAIL.
 
     >>> failures("failed: BirthdaySpacings, p = 0\n1 of 15 p-values beyond 1e-4")
@@ -161,29 +161,29 @@ def failures(said: str) -> list[str]:
     >>> failures("  BCFN(2+0,13-2,T)   R= +2.1  p = 1e-12    FAIL           \n  ...and 1 more")
     ['BCFN(2+0,13-2,T)']
     """
-    practrand = re.findall(r"^\s+(\S+)\s+R=.*\bFAIL", said, re.MULTILINE)
-    return [*practrand, *re.findall(r"^failed: (.+)$", said, re.MULTILINE)]
+    practrand = re.findall(r"^\s+(\S+)\s+R=.*\bFAIL", output, re.MULTILINE)
+    return [*practrand, *re.findall(r"^failed: (.+)$", output, re.MULTILINE)]
 
 
 def main() -> None:
     """One row per sampler and battery, on screen and in the results."""
-    given = options(
+    args = options(
         __doc__, samples=3_000_000, testu01=str, practrand=str, samplers=[*FLAWED, *RIGHT]
     )
     programs = {}
-    if given.testu01:
-        programs["Rabbit"] = [given.testu01, str(1 << 24)]
-    if given.practrand:
-        programs["PractRand"] = [given.practrand, "stdin16", "-tlmin", "1MB", "-tlmax", "32MB"]
+    if args.testu01:
+        programs["Rabbit"] = [args.testu01, str(1 << 24)]
+    if args.practrand:
+        programs["PractRand"] = [args.practrand, "stdin16", "-tlmin", "1MB", "-tlmax", "32MB"]
     audited(RIGHT[0], KeyedStream.from_seed(SEED), 200_000)  # compiles
     rows: list[dict[str, Any]] = json.loads(WRITTEN.read_text())["rows"] if WRITTEN.exists() else []
     done = {row["sampler"] for row in rows}
-    for name in given.samplers:
+    for name in args.samplers:
         if name in done:
             continue
         stream = KeyedStream.from_seed(SEED).child(name)
         try:
-            row = {"audit": audited(name, stream, given.samples)}
+            row = {"audit": audited(name, stream, args.samples)}
             cpu = max(LEAST_CPU, int(row["audit"]["cpu_seconds"]))
             row |= others(name, stream, programs, cpu=cpu)
         except DpauditError as error:

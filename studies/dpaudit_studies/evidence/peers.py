@@ -118,20 +118,20 @@ STEP_DELTA = 1e-5
 SIGMA = gaussian_sigma(1.0, DELTA)
 
 
-def gauss_case(name: str, says: str, factor: float) -> Case:
+def gauss_case(name: str, description: str, factor: float) -> Case:
     truth = gaussian_epsilon(DELTA, sigma=factor * SIGMA)
-    return Case(name, says, gaussian(factor * SIGMA), 1.0, truth, DELTA, gdp=True)
+    return Case(name, description, gaussian(factor * SIGMA), 1.0, truth, DELTA, gdp=True)
 
 
-def laplace_case(name: str, says: str, factor: float) -> Case:
-    return Case(name, says, laplace(factor), 1.0, laplace_epsilon(0.0, scale=factor))
+def laplace_case(name: str, description: str, factor: float) -> Case:
+    return Case(name, description, laplace(factor), 1.0, laplace_epsilon(0.0, scale=factor))
 
 
-def step_case(name: str, says: str, mu: float) -> Case:
+def step_case(name: str, description: str, mu: float) -> Case:
     """A DP-SGD step with noise multiplier 1, seen along its canary's gradient."""
     claim = gaussian_epsilon(STEP_DELTA, sigma=1.0)
     truth = gaussian_epsilon(STEP_DELTA, sigma=1 / mu)
-    return Case(name, says, gaussian(1 / mu), claim, truth, STEP_DELTA, gdp=True, mu=1.0)
+    return Case(name, description, gaussian(1 / mu), claim, truth, STEP_DELTA, gdp=True, mu=1.0)
 
 
 FLAWED = (
@@ -183,14 +183,14 @@ class Canaries:
 
 def gaussian_canaries(mu: float, m: int) -> Canaries:
     truth = gaussian_epsilon(ONE_RUN_DELTA, sigma=1 / mu) if mu else 0.0
-    says = f"Gaussian scores, μ = {mu:g}" if mu else "scores that show nothing"
-    return Canaries(f"mu-{mu:g}-{m}", f"{says}, {m:,} canaries", "gaussian", mu, truth, m)
+    description = f"Gaussian scores, μ = {mu:g}" if mu else "scores that show nothing"
+    return Canaries(f"mu-{mu:g}-{m}", f"{description}, {m:,} canaries", "gaussian", mu, truth, m)
 
 
 def laplace_canaries(epsilon: float, m: int) -> Canaries:
     truth = laplace_epsilon(ONE_RUN_DELTA, scale=1 / epsilon)
-    says = f"Laplace scores, ε = {epsilon:g}, {m:,} canaries"
-    return Canaries(f"laplace-{epsilon:g}-{m}", says, "laplace", epsilon, truth, m)
+    description = f"Laplace scores, ε = {epsilon:g}, {m:,} canaries"
+    return Canaries(f"laplace-{epsilon:g}-{m}", description, "laplace", epsilon, truth, m)
 
 
 CANARIES = (
@@ -211,9 +211,9 @@ class Recorded:
         self.kept: dict[float, list[Array]] = {}
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        made = self._release(self._rng, float(value[0]), n)
-        self.kept.setdefault(float(value[0]), []).append(made)
-        return made[:, None]
+        values = self._release(self._rng, float(value[0]), n)
+        self.kept.setdefault(float(value[0]), []).append(values)
+        return values[:, None]
 
     def __enter__(self) -> Recorded:
         return self
@@ -234,8 +234,8 @@ class Jobs:
     ) -> int:
         i = len(self._jobs)
         self._arrays[f"in_{i}"], self._arrays[f"out_{i}"] = inside, outside
-        asked = {"significance": ALPHA, "delta": delta, "methods": methods}
-        self._jobs.append({**asked, "seed": i, "splits": splits})
+        job = {"significance": ALPHA, "delta": delta, "methods": methods}
+        self._jobs.append({**job, "seed": i, "splits": splits})
         return i
 
     def answers(self) -> tuple[dict[str, str], list[dict[str, Any]]]:
@@ -307,11 +307,11 @@ def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
     for case in (*FLAWED, HONEST[0], HONEST[2], *STEPS):
         row, first, second = audited(case, samples, str(seed))
         scores = [("release", lambda x: x), *([("told", case.told)] if case.told else [])]
-        asked = {
+        numbers = {
             name: jobs.add(of(second), of(first), delta=case.delta, methods=case.methods)
             for name, of in scores
         }
-        rows.append({**_plain(case), "dpaudit": row, "jobs": asked})
+        rows.append({**_plain(case), "dpaudit": row, "jobs": numbers})
         print(
             f"{case.says}: ε ≥ {row['epsilon']:.3f} "
             f"(claimed {case.claim:g}, true {case.truth:.3f})",
@@ -340,7 +340,7 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
     """Many honest ones; slow tools on fewer: f-DP recursion on 100, MultiSplit on none."""
     rows = []
     for case in (*HONEST, *HONEST_CANARIES):
-        ours, asked = [], []
+        ours, numbers = [], []
         for i in range(repeats):
             if isinstance(case, Canaries):
                 row, first, second = scored(case, seed + 1 + i)
@@ -350,10 +350,10 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
                 delta, methods = case.delta, case.methods
             chosen = [m for m in methods if "multisplit" not in m and (i < 100 or m not in FDP)]
             ours.append(row)
-            asked.append(jobs.add(second, first, delta=delta, methods=chosen))
+            numbers.append(jobs.add(second, first, delta=delta, methods=chosen))
         about = {**dataclasses.asdict(case), "delta": ONE_RUN_DELTA}
         about = about if isinstance(case, Canaries) else _plain(case)
-        rows.append({**about, "dpaudit": ours, "jobs": asked})
+        rows.append({**about, "dpaudit": ours, "jobs": numbers})
         print(f"{case.says}: {repeats} repeats", file=sys.stderr)
     return rows
 
@@ -370,7 +370,7 @@ def settle(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> None:
 
 def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """How often each bound exceeds the truth, with Clopper and Pearson's 95 % interval."""
-    found = []
+    table = []
     for row in rows:
         bounds: dict[str, list[float]] = {"dpaudit": [r["epsilon"] for r in row["dpaudit"]]}
         if "epsilon_by_mu" in row["dpaudit"][0]:
@@ -381,7 +381,7 @@ def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[di
         for tool, values in bounds.items():
             over = sum(v > row["truth"] + 1e-9 for v in values)
             interval = clopper_pearson(over, len(values))
-            found.append(
+            table.append(
                 {
                     "case": row["name"], "says": row["says"],
                     "truth": row["truth"], "delta": row["delta"],
@@ -390,7 +390,7 @@ def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[di
                     "median_bound": float(np.median(values)),
                 }
             )  # fmt: skip
-    return found
+    return table
 
 
 def _finite(value: Any) -> Any:
@@ -404,27 +404,27 @@ def _finite(value: Any) -> Any:
 
 def main() -> None:
     # releases at each neighbour: of flawed mechanisms, and of honest ones, which are repeated
-    given = options(
+    args = options(
         __doc__, samples=50_000, honest_samples=2_000, repeats=300, seed=1, out=RESULTS / "peers"
     )
     jobs, began = Jobs(), time.perf_counter()
-    flawed = flawed_part(jobs, given.samples, given.seed)
-    canaries = canary_part(jobs, given.seed)
-    honest = honest_part(jobs, given.repeats, given.honest_samples, given.seed)
+    flawed = flawed_part(jobs, args.samples, args.seed)
+    canaries = canary_part(jobs, args.seed)
+    honest = honest_part(jobs, args.repeats, args.honest_samples, args.seed)
     versions, answers = jobs.answers()
     settle(flawed, answers)
     settle(canaries, answers)
-    provenance = collect(seed=str(given.seed), plugins=())
+    provenance = collect(seed=str(args.seed), plugins=())
     document = _finite(
         {
-            "command": "make peers", "alpha": ALPHA, "samples": given.samples,
-            "honest_samples": given.honest_samples, "repeats": given.repeats, "flawed": flawed,
+            "command": "make peers", "alpha": ALPHA, "samples": args.samples,
+            "honest_samples": args.honest_samples, "repeats": args.repeats, "flawed": flawed,
             "one_run": canaries, "soundness": shares(honest, answers), "peers": versions,
             "provenance": dataclasses.asdict(provenance), "seconds": time.perf_counter() - began,
         },
     )  # fmt: skip
-    write(given.out / "results.json", document)
-    written_between(given.out / "README.md", "peers", tables(document))
+    write(args.out / "results.json", document)
+    written_between(args.out / "README.md", "peers", tables(document))
     print(tables(document))
 
 

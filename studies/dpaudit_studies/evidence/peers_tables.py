@@ -56,8 +56,8 @@ def _flawed(document: dict[str, Any]) -> str:
     ]
     for row in document["flawed"]:
         ours = row["dpaudit"]
-        given, how = _best(row["jax_privacy"]["release"], "clopper-pearson")
-        told = (
+        bound, how = _best(row["jax_privacy"]["release"], "clopper-pearson")
+        scored = (
             ""
             if "told" not in row["jax_privacy"]
             else _cell(_best(row["jax_privacy"]["told"], "clopper-pearson")[0], row)
@@ -68,7 +68,7 @@ def _flawed(document: dict[str, Any]) -> str:
         lines.append(
             f"| {row['says']} | {row['delta']:g} | {_true(row['truth'])} | "
             f"{_cell(ours['epsilon'], row)} | {by_mu} | "
-            f"{_cell(given, row)} ({how}) | {told} | {gdp} |"
+            f"{_cell(bound, row)} ({how}) | {scored} | {gdp} |"
         )
     return "\n".join(lines)
 
@@ -130,14 +130,14 @@ def catalogue_table(document: dict[str, Any]) -> str:
     """The broken mechanisms by every tool, and below them what holds of the whole catalogue."""
     peers = [name for name in _PEERS if name in document["rows"][0]]
     heads = [f"{_PEERS[name]}: ε ≥ [ours − its]" for name in peers]
-    given = ["its δ ≥ (ours)"] if "dp-auditorium" in peers else []
+    delta_head = ["its δ ≥ (ours)"] if "dp-auditorium" in peers else []
     lines = [
         f"**The catalogue's broken mechanisms**, {document['samples']:,} releases at each of two "
         f"neighbours, half to learn from, confidence {1 - document['alpha']:.0%}; every claim is "
         "ε = 1, with δ = 0 if none is named. Bold: the bound contradicts the claim.",
         "",
-        f"| mechanism | true ε | dpaudit: ε ≥ | {' | '.join([*heads, *given])} |",
-        "|---" * (3 + len(peers) + len(given)) + "|",
+        f"| mechanism | true ε | dpaudit: ε ≥ | {' | '.join([*heads, *delta_head])} |",
+        "|---" * (3 + len(peers) + len(delta_head)) + "|",
     ]
     for row in document["rows"]:
         if row["sound"]:
@@ -150,7 +150,7 @@ def catalogue_table(document: dict[str, Any]) -> str:
             answer = row[name]
             low, high = answer["interval"]
             cells += [f"{_cell(answer['epsilon'], row)} [{low:+.2f}, {high:+.2f}]"]
-        if given:
+        if delta_head:
             cells += [f"{row['dp-auditorium']['delta']:.2f} ({own['delta']:.2f})"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", _misses(document["rows"], peers)])
@@ -165,12 +165,12 @@ def _misses(rows: list[dict[str, Any]], peers: list[str]) -> str:
         if row[name]["interval"][1] < 0
     ]
     slowest = max(rows, key=lambda row: row["dpaudit"]["seconds"])
-    told = "; ".join(above) or "none"
+    listed = "; ".join(above) or "none"
     sound = [row for row in rows if row["sound"]]
     wrong = sum(any(row[n]["epsilon"] > row["claim"] for n in ("dpaudit", *peers)) for row in sound)
     return (
         f"Of {len(sound)} sound mechanisms, {wrong} have a bound above the claim. "
-        f"A peer's bound is above ours by more than the interval: {told}. "
+        f"A peer's bound is above ours by more than the interval: {listed}. "
         f"Ours took longest on {slowest['name']}: {slowest['dpaudit']['seconds']:.1f} s."
     )
 

@@ -90,8 +90,8 @@ def best(tables: Sequence[PValues], tests: Sequence[str]) -> Shares:
             break
         shares[test] += cost
         del missing[i]
-    left = max(0.0, 1 - sum(shares.values())) / len(tests)
-    return {test: share + left for test, share in shares.items()}
+    rest = max(0.0, 1 - sum(shares.values())) / len(tests)
+    return {test: share + rest for test, share in shares.items()}
 
 
 def summary(tables: Mapping[str, PValues], expected: Mapping[str, str]) -> list[str]:
@@ -150,15 +150,15 @@ def audited(names: Sequence[str], samples: int, kept: Path | None) -> dict[str, 
 
 
 def main() -> None:
-    given = options(__doc__, samples=str, kept=Path)
-    if given.samples is None:
+    args = options(__doc__, samples=str, kept=Path)
+    if args.samples is None:
         rows = json.loads(ROWS.read_text("utf-8"))["rows"]
         print("\n".join(stored(rows, counted_tests())))
         return
-    samples = count_of(given.samples, what="values", example="2e5")
+    samples = count_of(args.samples, what="values", example="2e5")
     training = [name for name, half in HALVES.items() if half == "training"]
     began = time.process_time()
-    tables = audited(training, samples, given.kept)
+    tables = audited(training, samples, args.kept)
     print(f"{len(training)} specimens of the training half, {samples:,} values each, α = {ALPHA}")
     print(f"{MACHINE}, {time.process_time() - began:.0f} CPU seconds")
     print("\n".join(summary(tables, {name: specimen(name).expected for name in training})))

@@ -65,8 +65,8 @@ class _Nothing(type):
 
 
 def _main() -> None:
-    asked = json.loads(sys.argv.pop(1))
-    sys.meta_path.insert(0, Packages(asked["packages"], asked["empty"]))
+    request = json.loads(sys.argv.pop(1))
+    sys.meta_path.insert(0, Packages(request["packages"], request["empty"]))
     runpy.run_module("dpaudit.targets.endpoints.worker_main", run_name="__main__", alter_sys=True)
 
 

@@ -39,12 +39,12 @@ def rows_of(cells: Sequence[Row]) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = []
     for cell in sorted(cells, key=lambda cell: Version(cell["version"])):
-        told = {key: cell.get(key) for key in ("library", "version", "built", "installed")}
+        about = {key: cell.get(key) for key in ("library", "version", "built", "installed")}
         if not cell["audits"]:
             lacking = {"verdict": "not installed", "failed": cell["failed"]}
-            rows.append({**told, **lacking, "check": None, "found": None})
+            rows.append({**about, **lacking, "check": None, "found": None})
         for audit in cell["audits"]:
-            row = {"failed": None, **told, **audit}
+            row = {"failed": None, **about, **audit}
             level = _LEVELS.get(audit["verdict"])
             rows.append({**row, "check": _check(row), "found": level, "versions": None})
     for key in dict.fromkeys(row["check"] for row in rows):
@@ -77,14 +77,14 @@ def _mark(rows: Sequence[dict[str, Any]]) -> None:
 
 def summary(rows: Sequence[Row]) -> str:
     """First and last bad release of each finding, and what could not be audited."""
-    found = {row["check"]: row for row in rows if row["verdict"] == "finding"}
+    findings = {row["check"]: row for row in rows if row["verdict"] == "finding"}
     releases = dict.fromkeys(row["version"] for row in rows)
     lacking = [row["version"] for row in rows if row["verdict"] == "not installed"]
     audited = len(releases) - len(lacking)
     library = rows[0]["library"]
     text = f"{audited} of {len(releases)} releases of {library} audited. "
-    if found:
-        text += "; ".join(_told(check, row) for check, row in found.items()) + "."
+    if findings:
+        text += "; ".join(_told(check, row) for check, row in findings.items()) + "."
     elif audited:
         text += "No finding in any of them."
     text += f" Not installed: {', '.join(lacking)}." if lacking else ""
@@ -147,18 +147,18 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 def _audited(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     began = time.monotonic()
     try:
-        shown = (_by_battery if check.method == BATTERY else _by_attack)(
+        outcome = (_by_battery if check.method == BATTERY else _by_attack)(
             where, check, grid, f"{seed}/{check}"
         )
     except MissingExtraError:
         lacks = f"the release has no {where.library.module}, or lacks what it imports"
-        shown = {"verdict": "cannot run", "failed": lacks}
+        outcome = {"verdict": "cannot run", "failed": lacks}
     except (SamplerError, UsageError) as error:
-        shown = {"verdict": "cannot run", "failed": one_line(error, limit=_LONG)}
+        outcome = {"verdict": "cannot run", "failed": one_line(error, limit=_LONG)}
     return {
         "mechanism": check.mechanism,
         "method": check.method,
-        **shown,
+        **outcome,
         "seconds": time.monotonic() - began,
     }
 
@@ -202,12 +202,12 @@ def _by_attack(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> 
 def _verdict(result: AuditResult | MechanismResult, grid: HistoryGrid) -> dict[str, Any]:
     counted = [test for test in result.tests if not test.advisory]
     worst = min(counted, key=lambda test: test.p_adjusted, default=None)
-    found = next((test for test in counted if test.finding), worst)
+    leading = next((test for test in counted if test.finding), worst)
     return {
         "verdict": result.verdict,
-        "finding": found.name if found is not None and result.verdict == "finding" else None,
-        "effect": one_line(found.effect, limit=_LONG)
-        if found is not None and result.verdict == "finding"
+        "finding": leading.name if leading is not None and result.verdict == "finding" else None,
+        "effect": one_line(leading.effect, limit=_LONG)
+        if leading is not None and result.verdict == "finding"
         else None,
         "p": None if worst is None else min(1.0, worst.p_adjusted * grid.pairs),
         "values": result.samples,

@@ -89,8 +89,8 @@ class Subject:
     def library(self) -> Library:
         """The adapter."""
         module, _, name = self.adapter.partition(":")
-        found: Library = getattr(import_module(module), name)
-        return found
+        loaded: Library = getattr(import_module(module), name)
+        return loaded
 
     @property
     def requirements(self) -> Requirements:

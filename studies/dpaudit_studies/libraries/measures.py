@@ -144,13 +144,13 @@ def _timed(attack: str) -> bool:
 
 def _success(result: MechanismResult) -> dict[str, Any] | None:
     """How often a guess by this attack is right, ties by a fair coin."""
-    found = result.details.get("success")
-    if not found:
+    guesses = result.details.get("success")
+    if not guesses:
         return None
     return {
-        "value": found["right"] / found["of"],
-        "low": found["interval"].low,
-        "high": found["interval"].high,
+        "value": guesses["right"] / guesses["of"],
+        "low": guesses["interval"].low,
+        "high": guesses["interval"].high,
     }
 
 
@@ -191,8 +191,8 @@ def libraries_summary(rows: Sequence[Mapping[str, Any]]) -> str:
         )
         text += f" By their time leaked: {_listed(leaking)}." if leaking else ""
     if others:
-        found = sum(row["verdict"] in ("broken", _LEAKS) for row in others)
-        text += f" Of {len(others)} attacks on noise that promises nothing {found} succeeded."
+        succeeded = sum(row["verdict"] in ("broken", _LEAKS) for row in others)
+        text += f" Of {len(others)} attacks on noise that promises nothing {succeeded} succeeded."
     absent = sorted({row["library"] for row in rows if row["verdict"] == "not installed"})
     failed = [_subject(row) for row in rows if row["verdict"] == "failed"]
     text += f" Not installed: {', '.join(absent)}." if absent else ""

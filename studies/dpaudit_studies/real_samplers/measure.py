@@ -58,9 +58,9 @@ class ProgramSampler:
 
     def __enter__(self) -> ProgramSampler:
         seed = int(self._stream.numpy().integers(1, 1 << 31))
-        words = [word.replace("{seed}", str(seed)) for word in (*self._command, str(seed))]
+        command = [word.replace("{seed}", str(seed)) for word in (*self._command, str(seed))]
         self._program = subprocess.Popen(
-            words,
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -204,12 +204,12 @@ def _shown(result: AuditResult) -> dict[str, Any]:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many of those that ran are findings, and what did not run."""
     ran = [row for row in rows if row["verdict"] not in (_NOT_INSTALLED, "failed")]
-    found = sum(row["verdict"] == "finding" for row in ran)
+    findings = sum(row["verdict"] == "finding" for row in ran)
     languages = len({row["language"] for row in ran})
-    text = f"{found} of {len(ran)} audits of {languages} languages and libraries are findings."
-    for verdict, words in ((_NOT_INSTALLED, "Not installed"), ("failed", "Failed")):
+    text = f"{findings} of {len(ran)} audits of {languages} languages and libraries are findings."
+    for verdict, label in ((_NOT_INSTALLED, "Not installed"), ("failed", "Failed")):
         names = [f"{row['language']}: {row['method']}" for row in rows if row["verdict"] == verdict]
-        text += f" {words}: {'; '.join(names)}." if names else ""
+        text += f" {label}: {'; '.join(names)}." if names else ""
     return text
 
 

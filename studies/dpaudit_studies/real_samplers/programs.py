@@ -52,31 +52,31 @@ def _command(language: Language) -> tuple[str, ...]:
     folder = Path(_folder().name)
     source, built = folder / language.source, folder / f"{language.source}.built"
     shutil.copyfile(_SOURCES / language.source, source)  # compilers write beside it
-    words = {"source": str(source), "built": str(built)}
-    words |= {"python": sys.executable, "folder": _folder().name, "seed": "{seed}"}
+    values = {"source": str(source), "built": str(built)}
+    values |= {"python": sys.executable, "folder": _folder().name, "seed": "{seed}"}
     for part in filter(None, (language.build, language.run)):
-        name = part[0].format(**words)
-        if part is language.run and name == words["built"]:
+        name = part[0].format(**values)
+        if part is language.run and name == values["built"]:
             continue
         if shutil.which(name) is None:
             raise MissingExtraError(
                 f"{name}: not installed; install it with your system's packages"
             )
     if language.build:
-        made = subprocess.run(
-            [part.format(**words) for part in language.build],
+        done = subprocess.run(
+            [part.format(**values) for part in language.build],
             capture_output=True,
             text=True,
             timeout=_SECONDS,
             cwd=_folder().name,
             check=False,
         )
-        if made.returncode:
-            said = one_line(made.stderr or made.stdout)[:200]
+        if done.returncode:
+            output = one_line(done.stderr or done.stdout)[:200]
             raise MissingExtraError(
-                f"{language.source}: cannot be built ({said}); install what it needs"
+                f"{language.source}: cannot be built ({output}); install what it needs"
             )
-    return tuple(part.format(**words) for part in language.run)
+    return tuple(part.format(**values) for part in language.run)
 
 
 @cache
@@ -86,17 +86,22 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @cache
-def version(words: tuple[str, ...]) -> str:
+def version(command: tuple[str, ...]) -> str:
     """The first number with a dot in what a command says, or else an empty text."""
-    if words[0] == "python":
-        return _module_version(words[1])
+    if command[0] == "python":
+        return _module_version(command[1])
     try:
-        made = subprocess.run(
-            words, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except OSError:
         return ""
-    for word in (made.stdout + " " + made.stderr).replace(",", " ").split():
+    for word in (done.stdout + " " + done.stderr).replace(",", " ").split():
         bare = word.strip('"():v').removeprefix("go")
         if bare[:1].isdigit() and "." in bare:
             return one_line(bare)

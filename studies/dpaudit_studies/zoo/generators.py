@@ -42,12 +42,12 @@ def _middle_square() -> Make:
     """Von Neumann's, eight decimal digits; it soon runs into a short cycle."""
 
     def begin(rng: np.random.Generator) -> tuple[Array, int, int]:
-        seen: dict[int, int] = {}
+        order: dict[int, int] = {}
         state = int(rng.integers(10**7, 10**8))
-        while state not in seen:
-            seen[state] = len(seen)
+        while state not in order:
+            order[state] = len(order)
             state = state * state // 10**4 % 10**8
-        return scipy.special.ndtri((np.array(list(seen)) + 0.5) / 1e8), seen[state], 0
+        return scipy.special.ndtri((np.array(list(order)) + 0.5) / 1e8), order[state], 0
 
     def step(_: np.random.Generator, kept: tuple[Array, int, int], m: int) -> tuple[Array, Any]:
         path, loop, at = kept

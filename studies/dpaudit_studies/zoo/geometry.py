@@ -162,9 +162,9 @@ _direction = partial(Specimen, family="direction")
 
 
 def _specimen(
-    name: str, says: str, dim: int, beta: float, gamma: float | str, **rest: Any
+    name: str, description: str, dim: int, beta: float, gamma: float | str, **rest: Any
 ) -> Specimen:
-    return _direction(name, says, pancake(name, dim, beta, gamma), dim=dim, **rest)
+    return _direction(name, description, pancake(name, dim, beta, gamma), dim=dim, **rest)
 
 
 _NOBODY = (

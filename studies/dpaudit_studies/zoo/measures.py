@@ -327,11 +327,11 @@ def _peers(
     }
 
 
-def _tried(what: str, failures: list[str], work: Callable[[], Any]) -> Any:
+def _tried(name: str, failures: list[str], work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Exception as error:  # noqa: BLE001 one specimen that fails must not cost the others
-        failures.append(f"{what}: {error_text(error)}")
+        failures.append(f"{name}: {error_text(error)}")
         return None
 
 
@@ -349,7 +349,7 @@ def _audit(subject: Specimen, grid: ZooGrid, stream: KeyedStream, seed: str) -> 
 
 def _found(result: AuditResult) -> dict[str, Any]:
     findings = [test for test in result.tests if test.finding]
-    seen = [test.seen_after for test in findings if test.seen_after is not None]
+    positions = [test.seen_after for test in findings if test.seen_after is not None]
     least = min((test.p_adjusted for test in result.tests if not test.advisory), default=1.0)
     more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
     return {
@@ -358,7 +358,7 @@ def _found(result: AuditResult) -> dict[str, Any]:
         "by": f"{findings[0].name}{more}" if findings else None,
         "finding_tests": [test.name for test in findings],
         "p_adjusted": least,
-        "seen_after": min(seen) if seen else None,
+        "seen_after": min(positions) if positions else None,
         "values": result.samples,
     }
 
@@ -382,12 +382,12 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many were found, by what was expected and by half; the peers; what was missed."""
     flawed = [row for row in rows if row["expected"] != "passed"]
     parts = [f"The audit finds {_share(flawed)} flawed samplers"]
-    for expected, words in (
+    for expected, phrase in (
         ("found", "should show"),
         ("borderline", "are borderline"),
         ("missed", "cannot show"),
     ):
-        parts += _counted(flawed, "expected", expected, f"that {words}")
+        parts += _counted(flawed, "expected", expected, f"that {phrase}")
     for half in ("training", "test"):
         parts += _counted(flawed, "half", half, f"of the {half} half")
     text = f"{parts[0]}: {', '.join(parts[1:])}."
@@ -408,9 +408,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return text
 
 
-def _counted(rows: Sequence[Mapping[str, Any]], key: str, value: str, words: str) -> list[str]:
+def _counted(rows: Sequence[Mapping[str, Any]], key: str, value: str, phrase: str) -> list[str]:
     some = [row for row in rows if row.get(key) == value]
-    return [f"{sum(map(_is_found, some))} of {len(some)} {words}"] if some else []
+    return [f"{sum(map(_is_found, some))} of {len(some)} {phrase}"] if some else []
 
 
 def _is_found(row: Mapping[str, Any]) -> bool:
@@ -418,10 +418,12 @@ def _is_found(row: Mapping[str, Any]) -> bool:
 
 
 def _share(rows: Sequence[Mapping[str, Any]]) -> str:
-    found = sum(map(_is_found, rows))
-    bounds = clopper_pearson(found, len(rows))
-    percent = f"{100 * found / len(rows):.1f} % [{100 * bounds.low:.1f}, {100 * bounds.high:.1f}]"
-    return f"{found} of {len(rows)} ({percent})"
+    findings = sum(map(_is_found, rows))
+    bounds = clopper_pearson(findings, len(rows))
+    percent = (
+        f"{100 * findings / len(rows):.1f} % [{100 * bounds.low:.1f}, {100 * bounds.high:.1f}]"
+    )
+    return f"{findings} of {len(rows)} ({percent})"
 
 
 def _reason(row: Mapping[str, Any]) -> str:

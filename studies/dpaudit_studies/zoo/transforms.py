@@ -104,8 +104,8 @@ def polar(uniforms: Uniforms) -> Callable[[], Array]:
     def chunk() -> Array:
         v = (2 * uniforms(CHUNK) - 1).reshape(-1, 2)
         square = (v * v).sum(1)
-        kept = (square < 1) & (square > 0)
-        v, square = v[kept], square[kept]
+        inside = (square < 1) & (square > 0)
+        v, square = v[inside], square[inside]
         return np.asarray((v * np.sqrt(-2 * np.log(square) / square)[:, None]).ravel())
 
     return chunk

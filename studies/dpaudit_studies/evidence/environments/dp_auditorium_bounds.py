@@ -122,16 +122,16 @@ def audited(folder: Path) -> dict[str, object]:
         for half in "xy"
     )
     began = time.process_time()
-    found, epsilon, side, inside = hockey_stick(x, y, job)
-    deltas = {"hockey-stick": found, "MMD": mmd(y, job)}
+    delta, epsilon, side, inside = hockey_stick(x, y, job)
+    deltas = {"hockey-stick": delta, "MMD": mmd(y, job)}
     if x[0].shape[1] == 1:
         deltas["histogram"] = histogram(x, y, job)
-    says = max(deltas, key=lambda name: deltas[name])
+    tester = max(deltas, key=lambda name: deltas[name])
     np.savez_compressed(
         folder / "dp-auditorium.npz", in0=inside[0], in1=inside[1], likelier=np.array(side)
     )
     return {
-        "epsilon": epsilon, "delta": max(0.0, deltas[says]), "says": says, "deltas": deltas,
+        "epsilon": epsilon, "delta": max(0.0, deltas[tester]), "says": tester, "deltas": deltas,
         "seconds": time.process_time() - began,
     }  # fmt: skip
 

@@ -55,7 +55,7 @@ def main() -> None:
         for method in job["methods"]:
             began = time.perf_counter()
             times = job["splits"] if method.endswith("/split") else 1
-            found = [
+            bounds = [
                 bound(
                     auditing.CanaryScoreAuditor(inside, outside),
                     method,
@@ -64,9 +64,9 @@ def main() -> None:
                 for i in range(times)
             ]
             seconds = (time.perf_counter() - began) / times
-            answer[method] = {"epsilon": float(np.median(found)), "seconds": seconds}
+            answer[method] = {"epsilon": float(np.median(bounds)), "seconds": seconds}
             if times > 1:
-                answer[method] |= {"lowest": min(found), "highest": max(found)}
+                answer[method] |= {"lowest": min(bounds), "highest": max(bounds)}
         print(json.dumps(answer), flush=True)
 
 

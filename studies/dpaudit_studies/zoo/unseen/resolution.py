@@ -86,8 +86,8 @@ def _encrypted(stream: KeyedStream) -> Draw:
     )(stream)
 
 
-def _sign_of_next(rng: np.random.Generator, held: Array, m: int) -> tuple[Array, Array]:
-    z = np.concatenate([held, rng.standard_normal(m)])
+def _sign_of_next(rng: np.random.Generator, last: Array, m: int) -> tuple[Array, Array]:
+    z = np.concatenate([last, rng.standard_normal(m)])
     return _marked(z[:-1], 1, (z[1:] > 0).astype(np.int64)), z[-1:]
 
 
