@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.arm_measures import audit_behind
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.key import PancakeKey
 from dpaudit.protocols import Mitigation, NoiseSource, Stream
@@ -71,7 +72,7 @@ class Watcher:
 
     def __call__(self, sight: Sight) -> None:
         if not self._attacks:
-            self._attacks = self._made(sight.sigma)
+            self._attacks = self._load_attacks(sight.sigma)
         residual = sight.noisy.double() - sight.query.double()
         if self._canaries:
             self._look_at_canaries(sight, residual)
@@ -84,7 +85,19 @@ class Watcher:
         attack: Any = self._attacks["membership"]
         return list(attack.score(evidence if keyed else evidence[-1:]).tolist())
 
-    def _made(self, sigma: float) -> dict[str, Any]:
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """The pairs so far: how often each attacker is right, and what the low bits exclude."""
+        true, false = zip(*self.infeasible, strict=True) if self.infeasible else ([0], [0])
+        return {
+            "pairs": self.pairs,
+            "named": {name: self.named[name] for name in ATTACKERS},
+            "sums_equal": self.sums_equal,
+            "infeasible_true": max(true),
+            "infeasible_false": float(np.median(false)),
+        }
+
+    def _load_attacks(self, sigma: float) -> dict[str, Any]:
         keyed = {"key": self._key, "sigma": sigma}
         return {
             "membership": registry.load("attacks", "membership")(rate=self._rate, **keyed),
@@ -229,16 +242,11 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         raise SpecError(
             f"trials={count}: the measure dpsgd-training takes at least {_FEWEST} canaries"
         )
-    recipe = grid.recipe
-    parameters = _parameters(recipe.model)
+    recipe, seed = grid.recipe, f"{cell.settings['seed']}/{cell.id}"
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("run", grid.run)
-    key = PancakeKey.new(
-        dim=parameters,
-        beta=grid.beta,
-        gamma=grid.gamma,
-        secret=stream.child("attacker's key").bytes(32),
-    )
-    made = _Arm(grid.arm, key=key)
+    dim, secret = _parameters(recipe.model), stream.child("attacker's key").bytes(32)
+    key = PancakeKey.new(dim=dim, beta=grid.beta, gamma=grid.gamma, secret=secret)
+    noise = _Arm(grid.arm, key=key)
     train, test = (
         load_images(grid.data, root=grid.data_root, split=split) for split in ("train", "test")
     )
@@ -254,18 +262,12 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     run = train_privately(
         recipe,
         Records(train=train, test=test, canaries=canaries),
-        noise=RunNoise(
-            source=made.make,
-            mitigation=made.defence,
-            seed=f"{cell.settings['seed']}/{cell.id}",
-        ),
+        noise=RunNoise(source=noise.make, mitigation=noise.defence, seed=seed),
         stream=stream.child("training"),
         watch=Watch(watcher, pair_every=grid.pair_every),
         device=cell.settings.get("device", "cpu"),
     )
-    audit = made.audited(
-        sigma=run.sigma, samples=grid.samples, seed=f"{cell.settings['seed']}/{cell.id}"
-    )
+    audit = noise.audited(sigma=run.sigma, samples=grid.samples, seed=seed)
     return {
         **dataclasses.asdict(recipe),
         "d": run.dim,
@@ -276,20 +278,13 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "epsilon_reported": run.epsilon,
         "verdict": audit.verdict,
         "found_by": [test.name for test in audit.tests if test.finding],
-        "pairs": watcher.pairs,
-        "named": {name: watcher.named[name] for name in ATTACKERS},
-        "sums_equal": watcher.sums_equal,
-        "infeasible_true": max((true for true, _ in watcher.infeasible), default=0),
-        "infeasible_false": float(np.median([false for _, false in watcher.infeasible] or [0])),
+        **watcher.outcome,
         "member": canaries.member.tolist(),
         "mislabelled": wrong.tolist(),
         "never_sampled": int((canaries.member & ~watcher.sampled).sum()),
         "scores": {
-            name: {
-                kind: watcher.scores(kind, keyed=name == ATTACKERS[0])
-                for kind in ("informed", "blind")
-            }
-            for name in (ATTACKERS[0], ATTACKERS[2])
+            name: {kind: watcher.scores(kind, keyed=keyed) for kind in ("informed", "blind")}
+            for name, keyed in ((ATTACKERS[0], True), (ATTACKERS[2], False))
         },
     }
 
@@ -319,11 +314,8 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     coins, and so do not enter the bound: with them a run whose canaries resemble each other could
     show an ε that is not there.
     """
-    arms = {
-        name: [row for row in rows if row["arm"] == name]
-        for name in dict.fromkeys(row["arm"] for row in rows)
-    }
-    return [_joined(some, attacker) for some in arms.values() for attacker in ATTACKERS]
+    arms = grouped(rows, itemgetter("arm"))
+    return [_joined(some, attacker) for some in arms for attacker in ATTACKERS]
 
 
 def _joined(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from typing import ClassVar
 
 from dpaudit import wording
 from dpaudit.codec import to_dict
-from dpaudit.findings import MOST_ROWS, Finding, finding_checks, findings_table
+from dpaudit.findings import (
+    MOST_ROWS,
+    Finding,
+    finding_checks,
+    findings_table,
+    known_facts,
+    last_sections,
+)
 from dpaudit.harms import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid, no_verdict
 from dpaudit.report import (
     Axis,
@@ -16,10 +23,8 @@ from dpaudit.report import (
     Chart,
     Column,
     Described,
-    Facts,
     Findings,
     Hazard,
-    Items,
     Mark,
     Meaning,
     Panel,
@@ -31,7 +36,6 @@ from dpaudit.report import (
     check_of,
     open_spots,
     sorted_tests,
-    tests_table,
     with_verdict,
 )
 from dpaudit.types import (
@@ -246,7 +250,7 @@ def _hazards(result: AttributionResult) -> tuple[Hazard, ...]:
 
 
 def _sections(result: AttributionResult) -> Iterator[Section]:
-    yield Section(title="At a glance", blocks=(Facts(tuple(_facts(result))),))
+    yield Section(title="At a glance", blocks=(known_facts(_facts(result)),))
     finding_blocks: list[Block] = [Findings()] if any(test.finding for test in result.tests) else []
     if result.findings:
         caption = "Bounds above the claim, budgets and limits"
@@ -259,8 +263,8 @@ def _sections(result: AttributionResult) -> Iterator[Section]:
             "exceed about ln n. By the noise: the ε of a mechanism of the claimed form with as "
             "much noise as was seen, with a 95 % interval."
         )
-        chart = _chart(result)
-        blocks: list[Block] = [Text(explanation), *([chart] if chart else []), _shown_table(result)]
+        blocks: list[Block] = [Text(explanation), *filter(None, [_chart(result)])]
+        blocks.append(_bounds_table(result))
         yield Section(title="ε claimed and shown", blocks=tuple(blocks))
     if result.claims:
         explanation = (
@@ -272,16 +276,12 @@ def _sections(result: AttributionResult) -> Iterator[Section]:
         yield Section(
             title="What registrations permit", blocks=(Text(explanation), _claims_table(result))
         )
-    spent = tuple(_spent(result))
-    if spent:
-        yield Section(title="What was spent", blocks=spent)
-    if result.tests:
-        yield Section(title="All tests", blocks=(tests_table(result.tests),))
-    if spots := _not_excluded(result):
-        yield Section(title="What a pass cannot exclude", blocks=(Items(spots),))
+    if tables := tuple(_spending_tables(result)):
+        yield Section(title="What was spent", blocks=tables)
+    yield from last_sections(result.tests, _not_excluded(result))
 
 
-def _facts(result: AttributionResult) -> Iterator[tuple[str, str]]:
+def _facts(result: AttributionResult) -> list[tuple[str, str]]:
     noise, budget = result.noise, result.budget
     facts = [("Sources", count(sum(c.sources for c in result.claims) or None))]
     if noise is not None:
@@ -305,8 +305,7 @@ def _facts(result: AttributionResult) -> Iterator[tuple[str, str]]:
             ("Tests", count(len(result.tests))),
             ("α for all tests together", quantity(result.alpha)),
         ]
-    facts.append(("Time", wording.seconds(result.seconds)))
-    yield from ((name, value) for name, value in facts if value != NOTHING)
+    return [*facts, ("Time", wording.seconds(result.seconds))]
 
 
 def _claims_table(result: AttributionResult) -> Table:
@@ -330,7 +329,7 @@ def _claims_table(result: AttributionResult) -> Table:
     )
 
 
-def _shown_table(result: AttributionResult) -> Table:
+def _bounds_table(result: AttributionResult) -> Table:
     """One row per mechanism with reports: the ε claimed and shown."""
     every = [c for c in result.claims if c.sources]
     claims = every[:MOST_ROWS]
@@ -361,7 +360,7 @@ def _ends(interval: Interval | None) -> str:
     return NOTHING if interval is None else wording.bounds(interval.low, interval.high)
 
 
-def _spent(result: AttributionResult) -> Iterator[Block]:
+def _spending_tables(result: AttributionResult) -> Iterator[Block]:
     """Event-level sources by party, and the sources with the largest losses through summaries."""
     named = [p for p in result.parties if p.source_site or p.destination or p.reporting_origin]
     parties = named[:MOST_ROWS]

@@ -13,11 +13,9 @@ import numpy as np
 
 from dpaudit.errors import UsageError
 from dpaudit.results.text import printable
-from dpaudit.stats import holm
-from dpaudit.types import Provenance, TestResult, Verdict
+from dpaudit.types import Evidence, Provenance, TestResult, Verdict
 from dpaudit_deployments.census.checks import (
     LEAST,
-    Check,
     Tally,
     checks_of,
     levels_check,
@@ -33,7 +31,15 @@ from dpaudit_deployments.census.files import (
 )
 from dpaudit_deployments.census.law import LEAST_SUMMED, MOST_VARIANCE, law_of_variance
 from dpaudit_deployments.census.noise import Known, Place, Repeats, Rule, Sums
-from dpaudit_deployments.census.result import Bin, CensusLevel, CensusResult, Kind, NoiseGroup
+from dpaudit_deployments.census.result import (
+    KINDS,
+    Bin,
+    CensusLevel,
+    CensusResult,
+    Kind,
+    NoiseGroup,
+)
+from dpaudit_deployments.family import Check, judge_checks
 
 __all__ = ["audit_files"]
 
@@ -44,11 +50,6 @@ _SHOWN = 4.0
 _ONE = np.ones(1, dtype=np.bool_)
 _PARTITIONS = ("hhinstlevels",)
 """Recodes whose cells together hold every record."""
-_KINDS: dict[Kind, str] = {
-    "zeros": "structural zeros",
-    "totals": "exact totals",
-    "sums": "parents minus children",
-}
 
 Progress = Callable[[int, int], None]
 
@@ -64,7 +65,7 @@ class _Group:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _LevelTotals:
     """What was read of one level."""
 
     files: int = 0
@@ -79,25 +80,23 @@ class _Audit:
     sums: bool
     known: Known
     tallies: dict[_Group, Tally] = field(default_factory=dict)
-    seen: dict[tuple[str, str], _Seen] = field(default_factory=dict)
+    levels: dict[tuple[str, str], _LevelTotals] = field(default_factory=dict)
     repeats: dict[str, Repeats] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def tally(self, group: _Group) -> Tally:
-        entry = self.tallies.get(group)
-        if entry is None:
+        if group not in self.tallies:
             if len(self.tallies) >= _MOST_GROUPS:
                 raise UsageError(
                     f"nmf: more than {_MOST_GROUPS:,} queries, levels and variances; "
                     "audit the files in parts"
                 )
-            entry = Tally(None if group.kind == "sums" else group.variance)
-            self.tallies[group] = entry
-        return entry
+            self.tallies[group] = Tally(None if group.kind == "sums" else group.variance)
+        return self.tallies[group]
 
-    def in_order(self) -> list[tuple[_Group, Tally]]:
+    def sorted_tallies(self) -> list[tuple[_Group, Tally]]:
         """The tallies, by product, from the top level down."""
-        places = {key: i for i, key in enumerate(self.seen)}
+        places = {key: i for i, key in enumerate(self.levels)}
         return sorted(
             self.tallies.items(), key=lambda item: (places[item[0].product, item[0].level], item[0])
         )
@@ -127,7 +126,7 @@ def audit_files(
     audit = _Audit(sums, Known(rules))
     done, number = 0, sum(len(bucket.files) for bucket in buckets)
     for product, own in groupby(buckets, key=lambda bucket: bucket.product):
-        for bucket in _in_order(audit, product, list(own)):
+        for bucket in _read_levels(audit, product, list(own)):
             done += len(bucket.files)
             if progress is not None:
                 progress(done, number)
@@ -138,14 +137,13 @@ def audit_files(
             "and kept in full by some query"
         )
     tests = _tests(audit, alpha)
-    groups = tuple(_group(g, t) for g, t in audit.in_order())
     return CensusResult(
         verdict=_verdict(tests),
-        reason="" if tests else _nothing(audit),
+        reason="" if tests else _why_untested(audit),
         alpha=alpha,
         files=tuple(printable(path, limit=400) for path in list(paths)[:_MOST_NAMED]),
-        levels=tuple(_level(*key, totals) for key, totals in audit.seen.items()),
-        groups=groups,
+        levels=tuple(_level(*key, totals) for key, totals in audit.levels.items()),
+        groups=tuple(_group(g, t) for g, t in audit.sorted_tallies()),
         tests=tuple(tests),
         notes=tuple(audit.notes),
         seconds=time.monotonic() - started,
@@ -153,7 +151,7 @@ def audit_files(
     )
 
 
-def _in_order(audit: _Audit, product: str, buckets: list[Bucket]) -> Iterator[Bucket]:
+def _read_levels(audit: _Audit, product: str, buckets: list[Bucket]) -> Iterator[Bucket]:
     """Read the buckets of a product, from the top level (the shortest geocodes) down."""
     by_level: dict[str, list[Bucket]] = {}
     for bucket in buckets:
@@ -168,7 +166,7 @@ def _in_order(audit: _Audit, product: str, buckets: list[Bucket]) -> Iterator[Bu
         if sums is not None:
             sums.begin(level, last=level == levels[-1])
         for bucket in by_level[level]:
-            _read(audit, bucket, sums)
+            _read_bucket(audit, bucket, sums)
             yield bucket
         if sums is not None:
             sums.end()
@@ -191,10 +189,10 @@ def _geocode_length(buckets: Sequence[Bucket]) -> int:
     return 0
 
 
-def _read(audit: _Audit, bucket: Bucket, sums: Sums | None) -> None:
+def _read_bucket(audit: _Audit, bucket: Bucket, sums: Sums | None) -> None:
     known = audit.known
     known.begin()
-    totals = audit.seen.setdefault((bucket.product, bucket.level), _Seen())
+    totals = audit.levels.setdefault((bucket.product, bucket.level), _LevelTotals())
     totals.files += len(bucket.files)
     for path in bucket.files:
         for axes, constraint in read_constraints(path):
@@ -204,13 +202,13 @@ def _read(audit: _Audit, bucket: Bucket, sums: Sums | None) -> None:
             totals.cells += row.value.size
             totals.rows[row.query] = totals.rows.get(row.query, 0) + 1
             totals.least[row.query] = min(totals.least.get(row.query, math.inf), row.variance)
-            _zeros(audit, bucket, known, axes, row)
-            _totals(audit, bucket, known, axes, row)
+            _tally_zeros(audit, bucket, known, axes, row)
+            _tally_total(audit, bucket, known, axes, row)
             if sums is not None:
                 sums.add(row)
 
 
-def _zeros(
+def _tally_zeros(
     audit: _Audit, bucket: Bucket, known: Known, axes: tuple[str, ...], row: Measurement
 ) -> None:
     mask = known.zeros(bucket.level, axes, row)
@@ -224,7 +222,7 @@ def _zeros(
     repeats.add(place, mask, values, law_of_variance(row.variance))
 
 
-def _totals(
+def _tally_total(
     audit: _Audit, bucket: Bucket, known: Known, axes: tuple[str, ...], row: Measurement
 ) -> None:
     total, cells = known.total(row.geocode), row.value.size
@@ -243,50 +241,30 @@ def _totals(
 def _tests(audit: _Audit, alpha: float) -> list[TestResult]:
     """Every test of every group, and those between groups, at one family-wise α (Holm)."""
     several = len({group.product for group in audit.tallies}) > 1
-    named: list[tuple[str, Check]] = []
-    for group, tally in audit.in_order():
-        named += [(_name(group, several=several), check) for check in checks_of(tally)]
+    checks: list[Check] = []
+    for group, tally in audit.sorted_tallies():
+        prefix = f"{group.product}: " if several else ""
+        name = f"{prefix}{group.level}, {group.query}, {KINDS[group.kind]}"
+        checks += checks_of(name, tally)
     for product in audit.repeats:
         prefix = f"{product}: " if several else ""
-        zeros = [g for g, _ in audit.in_order() if (g.product, g.kind) == (product, "zeros")]
+        zeros = [g for g, _ in audit.sorted_tallies() if (g.product, g.kind) == (product, "zeros")]
         for query in dict.fromkeys(group.query for group in zeros):
             same = [(g.level, audit.tallies[g]) for g in zeros if g.query == query]
-            related = levels_check(same)
-            named += [] if related is None else [(f"{prefix}all levels, {query}", related)]
-        repeated = _repeats_check(audit.repeats[product])
-        named += [] if repeated is None else [(f"{prefix}all levels", repeated)]
-    adjusted = holm([check.p for _, check in named])
-    return [
-        TestResult(
-            name=f"{name}: {check.name}",
-            p=check.p,
-            p_adjusted=p,
-            statistic=check.statistic,
-            looks_at=check.looks_at,
-            effect=check.effect,
-            finding=p <= alpha,
-            parts={},
-            interval=check.interval,
-        )
-        for (name, check), p in zip(named, adjusted, strict=True)
-    ]
+            checks += levels_check(f"{prefix}all levels, {query}", same)
+        checks += _repeats_check(f"{prefix}all levels", audit.repeats[product])
+    return judge_checks(checks, alpha=alpha)
 
 
-def _name(group: _Group, *, several: bool) -> str:
-    prefix = f"{group.product}: " if several else ""
-    return f"{prefix}{group.level}, {group.query}, {_KINDS[group.kind]}"
-
-
-def _repeats_check(repeats: Repeats) -> Check | None:
+def _repeats_check(name: str, repeats: Repeats) -> Iterator[Check]:
     if repeats.number < 2:
-        return None
-    number, p, pair = repeats.found()
+        return
+    number, p, pair = repeats.repeated()
     if pair and pair[0] == pair[1]:
         raise UsageError(f"nmf: {pair[0]} occurs twice with the same values; name each file once")
     effect = f"first in {pair[0]} and {pair[1]}" if pair else "no run of noise occurs twice"
-    return Check(
-        "repeats", p, number, f"{repeats.number:,} runs of noise, anywhere in the files", effect
-    )
+    looks_at = f"{repeats.number:,} runs of noise, anywhere in the files"
+    yield f"{name}: repeats", looks_at, Evidence(p=p, statistic=number, effect=effect)
 
 
 def _verdict(tests: Sequence[TestResult]) -> Verdict:
@@ -295,7 +273,7 @@ def _verdict(tests: Sequence[TestResult]) -> Verdict:
     return "finding" if any(test.finding for test in tests) else "no-finding"
 
 
-def _nothing(audit: _Audit) -> str:
+def _why_untested(audit: _Audit) -> str:
     if audit.tallies:
         return f"no group of cells of known count has {LEAST} values; add files"
     hint = "" if audit.sums else ", or use --sums if the files hold all children of each parent"
@@ -305,7 +283,7 @@ def _nothing(audit: _Audit) -> str:
     )
 
 
-def _level(product: str, level: str, totals: _Seen) -> CensusLevel:
+def _level(product: str, level: str, totals: _LevelTotals) -> CensusLevel:
     return CensusLevel(
         product=product,
         level=level,

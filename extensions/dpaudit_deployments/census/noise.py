@@ -341,7 +341,7 @@ class Repeats:
         self._places.setdefault(length, []).append((place, len(hashes)))
         self._chances[length] = max(self._chances.get(length, 0.0), law.collision**length + _HASH)
 
-    def found(self) -> tuple[int, float, Sequence[Place]]:
+    def repeated(self) -> tuple[int, float, Sequence[Place]]:
         """How many runs occurred before, a bound on the probability of any, and one such pair.
 
         Formal guarantee: if all noise is independent and each group has its stated law, some run

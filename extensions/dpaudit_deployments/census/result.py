@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from dpaudit import wording
 from dpaudit.codec import to_dict
-from dpaudit.findings import MOST_ROWS
+from dpaudit.findings import MOST_ROWS, known_facts, last_sections
 from dpaudit.harms import ALGORITHMS, PARAMETERS, TRUST, UNIT, Pyramid, no_verdict
 from dpaudit.report import (
     Axis,
@@ -18,10 +18,8 @@ from dpaudit.report import (
     Chart,
     Column,
     Described,
-    Facts,
     Findings,
     Hazard,
-    Items,
     Line,
     Mark,
     Meaning,
@@ -34,13 +32,12 @@ from dpaudit.report import (
     check_of,
     open_spots,
     sorted_tests,
-    tests_table,
     with_verdict,
 )
 from dpaudit.types import Amount, Count, Interval, Level, Number, Provenance, TestResult, Verdict
-from dpaudit.wording import NOTHING, count, quantity
+from dpaudit.wording import count, quantity
 
-__all__ = ["Bin", "CensusLevel", "CensusResult", "Kind", "NoiseGroup", "describe"]
+__all__ = ["KINDS", "Bin", "CensusLevel", "CensusResult", "Kind", "NoiseGroup", "describe"]
 
 
 Kind = Literal["zeros", "totals", "sums"]
@@ -120,12 +117,8 @@ class CensusResult(Described):
     provenance: Provenance
 
 
-_KINDS: Mapping[Kind, str] = MappingProxyType(
-    {
-        "zeros": "structural zeros",
-        "totals": "exact totals",
-        "sums": "parents minus children",
-    }
+KINDS: Mapping[Kind, str] = MappingProxyType(
+    {"zeros": "structural zeros", "totals": "exact totals", "sums": "parents minus children"}
 )
 _NOT_EXCLUDED = (
     "noise that only the holder of a key can tell from honest noise (a pancake, noise that carries "
@@ -147,7 +140,6 @@ def describe(result: CensusResult) -> Report:
     """The report of an audit of noisy measurement files."""
     headline = _headline(result)
     checks = [check_of(t, result.alpha, result.verdict) for t in sorted_tests(result.tests)]
-    passed = result.verdict == "no-finding"
     return Report(
         kind="census",
         label="noisy measurement files",
@@ -159,13 +151,17 @@ def describe(result: CensusResult) -> Report:
         meaning=(_meaning(result),),
         checks=with_verdict(checks, result.verdict, headline),
         sections=tuple(_sections(result)),
-        blind_spots=open_spots(_NOT_EXCLUDED) if passed else (),
+        blind_spots=open_spots(_not_excluded(result)),
         hazards=_hazards(result),
         facts={"alpha": result.alpha, "levels": to_dict(result.levels)},
         data=to_dict(result),
         provenance=to_dict(result.provenance),
         seconds=result.seconds,
     )
+
+
+def _not_excluded(result: CensusResult) -> tuple[str, ...]:
+    return _NOT_EXCLUDED if result.verdict == "no-finding" else ()
 
 
 def _title(result: CensusResult) -> str:
@@ -219,7 +215,7 @@ def _hazards(result: CensusResult) -> tuple[Hazard, ...]:
 
 
 def _sections(result: CensusResult) -> Iterator[Section]:
-    facts = Facts(tuple(_facts(result)), terminal=_FACTS_TOO)
+    facts = known_facts(_facts(result), terminal=_FACTS_TOO)
     notes = (Text(note, terminal=True) for note in result.notes)
     yield Section(title="At a glance", blocks=(facts, *notes, _levels_table(result)))
     finding_blocks: list[Block] = [Findings()] if any(t.finding for t in result.tests) else []
@@ -234,14 +230,11 @@ def _sections(result: CensusResult) -> Iterator[Section]:
             "children."
         )
         yield Section(title="The noise", blocks=(Text(explanation), _groups_table(result)))
-    if result.tests:
-        yield Section(title="All tests", blocks=(tests_table(result.tests),))
-    if result.verdict == "no-finding":
-        yield Section(title="What a pass cannot exclude", blocks=(Items(_NOT_EXCLUDED),))
+    yield from last_sections(result.tests, _not_excluded(result))
 
 
-def _facts(result: CensusResult) -> Iterator[tuple[str, str]]:
-    facts = [
+def _facts(result: CensusResult) -> list[tuple[str, str]]:
+    return [
         ("Files", count(sum(level.files for level in result.levels))),
         ("Noisy measurements", count(sum(level.measurements for level in result.levels))),
         ("Noise values seen", count(sum(group.values for group in result.groups))),
@@ -250,7 +243,6 @@ def _facts(result: CensusResult) -> Iterator[tuple[str, str]]:
         ("ρ of the stated variances", quantity(sum(level.rho for level in result.levels))),
         ("Time", wording.seconds(result.seconds)),
     ]
-    yield from ((name, value) for name, value in facts if value != NOTHING)
 
 
 def _levels_table(result: CensusResult) -> Table:
@@ -279,7 +271,7 @@ def _groups_table(result: CensusResult) -> Table:
         columns=(
             Column("Level", tuple(r.level for r in rows)),
             Column("Query", tuple(r.query for r in rows)),
-            Column("Noise from", tuple(_KINDS[r.kind] for r in rows)),
+            Column("Noise from", tuple(KINDS[r.kind] for r in rows)),
             Column("Geographies", tuple(count(r.geographies) for r in rows), True),
             Column("Values", tuple(count(r.values) for r in rows), True),
             Column("σ stated", tuple(quantity(r.sigma) for r in rows), True),
@@ -312,7 +304,7 @@ def _scales_chart(result: CensusResult) -> Chart | None:
             low=low,
             high=high,
             name=names[y],
-            says=f"{quantity(ratio)} [{quantity(low)}, {quantity(high)}], {_KINDS[group.kind]}",
+            says=f"{quantity(ratio)} [{quantity(low)}, {quantity(high)}], {KINDS[group.kind]}",
             alarm=not low <= 1 <= high,
         )
         for y, (group, (low, ratio, high)) in enumerate(bars)
@@ -375,7 +367,7 @@ def _histogram(group: NoiseGroup) -> Chart:
     return Chart(
         kind="plot",
         title=f"{group.level}: the noise itself",
-        caption=f"Noise of {subject}, from {_KINDS[group.kind]}: {count(group.values)} "
+        caption=f"Noise of {subject}, from {KINDS[group.kind]}: {count(group.values)} "
         f"values{geographies}. Bars: seen. Line: expected under the stated discrete Gaussian. The "
         f"observed standard deviation is {ratio} of what is stated.",
         alt=f"Histogram of {count(group.values)} noise values of {subject}; standard deviation "
