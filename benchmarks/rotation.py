@@ -31,13 +31,13 @@ MITIGATIONS = (
 )
 MEMORY = """
 import torch
-from rotation import SEED, Made
+from rotation import SEED, Prepared
 from dpaudit import registry
 def status(word):
     return next(int(x.split()[1]) for x in open("/proc/self/status") if x.startswith(word))
 m = registry.create("mitigations", {name!r})
-m.release(torch.zeros(1, {w}), Made(1, {w}, SEED), stream=SEED)
-query, source = torch.zeros({n}, {d}), Made({n}, {d}, SEED)
+m.release(torch.zeros(1, {w}), Prepared(1, {w}, SEED), stream=SEED)
+query, source = torch.zeros({n}, {d}), Prepared({n}, {d}, SEED)
 query.add_(0)
 before = status("VmRSS")
 m.release(query, source, stream=SEED)
@@ -45,16 +45,16 @@ print((status("VmHWM") - before) / ({n} * {d} * 4 / 1024))
 """
 
 
-class Made:
+class Prepared:
     """A source drawn before the clock started; it hands its vector over and keeps none."""
 
     sigma, dim, claim = 2.0, None, "gaussian:sigma=2"
 
     def __init__(self, n: int, d: int, stream: KeyedStream) -> None:
-        self._held = [Gaussian(sigma=2.0).sample(n, d, stream=stream, dtype=torch.float32)]
+        self._vectors = [Gaussian(sigma=2.0).sample(n, d, stream=stream, dtype=torch.float32)]
 
     def sample(self, n: int, d: int, **_: object) -> torch.Tensor:
-        return self._held.pop()
+        return self._vectors.pop()
 
 
 def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, float]:
@@ -62,7 +62,7 @@ def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, fl
     mitigation, query = registry.create("mitigations", name.format(d=d)), torch.zeros(n, d)
     sources = []
     works = {
-        "source": lambda i: sources.append(Made(n, d, SEED.child(i, "source"))),
+        "source": lambda i: sources.append(Prepared(n, d, SEED.child(i, "source"))),
         "draw": lambda i: Gaussian(sigma=2.0).sample(
             n, d, stream=SEED.child(i), dtype=torch.float32
         ),

@@ -65,12 +65,12 @@ def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: 
         else None
     )
 
-    def made(i: int):
+    def encoder(i: int):
         noise = share.drawer(stream.child("noise", i)) if share else None
         return lambda: point.encode(updates[i], noise=noise)
 
     def whole():
-        parties = [made(i) for i in range(len(updates))]
+        parties = [encoder(i) for i in range(len(updates))]
         outcome = simulate(parties, length=dim, bits=32, stream=stream, threshold=threshold)
         return outcome, point.decode(outcome.total)
 

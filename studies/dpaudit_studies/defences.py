@@ -39,7 +39,7 @@ class Opponent(Protocol):
     """Guesses at releases; ``chance`` is the success of the best guess without any release."""
 
     chance: float
-    known: int
+    extra: int
     """How many releases of the known query 0 it wants per call, besides those it guesses at."""
 
     def guesses(
@@ -54,7 +54,7 @@ class Opponent(Protocol):
 class _Distinguisher:
     """Names one of the two candidates by an attack's score; ties go to the first, as by a coin."""
 
-    chance, known = 0.5, 0
+    chance, extra = 0.5, 0
 
     def __init__(self, attack: Attack | None, *, sigma: float) -> None:
         """Guess with ``attack``; None always says the first. ``sigma`` is the plain Gaussian's."""
@@ -85,7 +85,7 @@ class _Nearest:
 class _Searcher:
     """Holds no key: in each call it searches what it knows for a direction, or else guesses."""
 
-    chance, known = 0.5, _ROWS
+    chance, extra = 0.5, _ROWS
 
     def __init__(self, table: Mapping[str, Any], arm: Arm) -> None:
         self._options, self._arm = plugin_options(table), arm
@@ -93,10 +93,10 @@ class _Searcher:
     def guesses(
         self, batch: Batch, release: torch.Tensor, known: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        distinguisher = _Distinguisher(self._found(known, batch), sigma=self._arm.sigma)
+        distinguisher = _Distinguisher(self._recovered_attack(known, batch), sigma=self._arm.sigma)
         return distinguisher.guesses(batch, release, known)
 
-    def _found(self, known: torch.Tensor, batch: Batch) -> Attack | None:
+    def _recovered_attack(self, known: torch.Tensor, batch: Batch) -> Attack | None:
         scale = self._arm.mitigation.scale(self._arm.sigma)
         details = recovered(
             known.numpy(),
@@ -117,13 +117,13 @@ class _Searcher:
 class _WhichBin:
     """Names the bin that lacks a record; it knows the counts, and every record is as likely."""
 
-    known = 0
+    extra = 0
 
     def __init__(self, arm: Arm) -> None:
         counts = tensor(arm.host.neighbours(1, stream=arm.stream.child("counts")))[0, 0]
         self.chance = float(counts.max() / counts.sum())
         self._honest, self._prior = best_bin(counts, sigma=arm.sigma), counts.log()
-        key, self._sigma = _told(arm)
+        key, self._sigma = _visible_pancake(arm)
         self._attack = None
         if key is not None:
             self._attack = registry.load("attacks", "which-bin")(key=key, sigma=self._sigma)
@@ -170,7 +170,7 @@ def opponent(table: Mapping[str, Any], arm: Arm) -> Opponent:
 def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
     name = table["name"]
     if name == "likelihood-ratio":
-        key, sigma = _told(arm)
+        key, sigma = _visible_pancake(arm)
         if key is None:
             return _Nearest()
         informed: Attack = registry.load("attacks", name)(
@@ -189,7 +189,7 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
     return scorer
 
 
-def _told(arm: Arm) -> tuple[PancakeKey | None, float]:
+def _visible_pancake(arm: Arm) -> tuple[PancakeKey | None, float]:
     """The key and scale of the pancake that releases show, its peaks widened.
 
     Without a key: Gaussian noise.
@@ -264,17 +264,17 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, settings = cell.settings["trials"], cell.settings
     players = {table["label"]: opponent(table, arm) for table in settings["attacks"]}
     scores = {label: _Score() for label in players}
-    known_rows = max(player.known for player in players.values())
+    known_rows = max(player.extra for player in players.values())
     error = seconds = 0.0
     released = 0
     for batch in tensor_batches(arm, trials=trials):
         began = time.perf_counter()
-        known, release = _released(batch, known_rows)
+        known, release = _release(batch, known_rows)
         seconds += time.perf_counter() - began
         released += len(known) + len(release)
         error += float(torch.linalg.vector_norm(release - batch.query, dim=1).sum())
         for label, player in players.items():
-            truth, guess, honest = player.guesses(batch, release, known[: player.known])
+            truth, guess, honest = player.guesses(batch, release, known[: player.extra])
             scores[label].add(truth == guess, honest)
     outcome: dict[str, Any] = {
         "host": settings["host"].get("label", settings["host"]["name"]),
@@ -333,7 +333,7 @@ class _Score:
         }
 
 
-def _released(batch: Batch, known: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _release(batch: Batch, known: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Releases of ``known`` zeros, and of the batch's queries, in one call."""
     if not known:
         return batch.query[:0], batch.release()

@@ -200,7 +200,7 @@ class _Arm:
         noise: NoiseSource = registry.create("sources", Reference(self.source.name, options))
         return noise
 
-    def audited(self, *, sigma: float, samples: int, seed: str) -> AuditResult:
+    def audit(self, *, sigma: float, samples: int, seed: str) -> AuditResult:
         """The black-box battery on this noise in its own process, in vectors of the run's size."""
         return audit_behind(
             self.source,
@@ -267,7 +267,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         watch=Watch(watcher, pair_every=grid.pair_every),
         device=cell.settings.get("device", "cpu"),
     )
-    audit = noise.audited(sigma=run.sigma, samples=grid.samples, seed=seed)
+    audit = noise.audit(sigma=run.sigma, samples=grid.samples, seed=seed)
     return {
         **dataclasses.asdict(recipe),
         "d": run.dim,
@@ -315,10 +315,10 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     show an ε that is not there.
     """
     arms = grouped(rows, itemgetter("arm"))
-    return [_joined(some, attacker) for some in arms for attacker in ATTACKERS]
+    return [_row(some, attacker) for some in arms for attacker in ATTACKERS]
 
 
-def _joined(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
+def _row(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
     first, pairs = rows[0], sum(row["pairs"] for row in rows)
     findings = [row for row in rows if row["verdict"] == "finding"]
     out = {
@@ -346,10 +346,10 @@ def _accuracy(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
-    def joined(name: str) -> npt.NDArray[np.bool_]:
+    def column(name: str) -> npt.NDArray[np.bool_]:
         return np.array([x for row in rows for x in row[name]], dtype=np.bool_)
 
-    member, wrong = joined("member"), joined("mislabelled")
+    member, wrong = column("member"), column("mislabelled")
     informed, blind = (
         np.array([s for row in rows for s in row["scores"][attacker][kind]], dtype=np.float64)
         for kind in ("informed", "blind")

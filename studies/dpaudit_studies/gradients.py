@@ -20,7 +20,7 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.experiments.trials import interval
@@ -138,7 +138,7 @@ def published_name(model: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)  # the data and the weights of one network serve all blocks of it
-def _made(options: tuple[tuple[str, Any], ...]) -> GradientQuery:
+def _query(options: tuple[tuple[str, Any], ...]) -> GradientQuery:
     return GradientQuery(**dict(options))
 
 
@@ -147,7 +147,7 @@ def host(cell: Cell, grid: HostGrid, **more: Any) -> GradientQuery:
     options = {**grid.options, "device": cell.settings.get("device", "cpu")}
     if grid.phase == "untrained":
         options["seed"] = grid.block or 0
-    return _made(tuple(sorted({**options, **more}.items())))
+    return _query(tuple(sorted({**options, **more}.items())))
 
 
 def attack(cell: Cell, arm: None) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def attack(cell: Cell, arm: None) -> dict[str, Any]:
             f"trials={pairs}: a block has at most {query.batch} pairs, one per record; "
             "take more blocks"
         )
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     secret = stream.child("attacker's key").bytes(KEY_BYTES)
     owned = PancakeKey.new(dim=query.dim, beta=1.0, secret=secret)
     noisy = {s: _arm(s, owned, sensitivity=query.sensitivity_at(s.clip)) for s in noises}
@@ -190,7 +190,7 @@ def attack(cell: Cell, arm: None) -> dict[str, Any]:
                 for s in (s for s in noises if s.clip == clip):
                     setting = map(str, (s.clip, s.beta, s.gamma_as, s.epsilon))
                     here = stream.child("noise", some.first, *setting)
-                    correct[s] += _named(candidates, *noisy[s], here)
+                    correct[s] += _count_right(candidates, *noisy[s], here)
     return {
         "d": query.dim,
         "accuracy": accuracy(query),
@@ -220,7 +220,9 @@ def _arm(setting: Noise, owned: PancakeKey, *, sensitivity: float) -> tuple[Panc
     return Pancake(key=key, sigma=sigma), registry.load("attacks", _ATTACK)(key=key, sigma=sigma)
 
 
-def _named(candidates: torch.Tensor, source: Pancake, attack: Attack, stream: KeyedStream) -> int:
+def _count_right(
+    candidates: torch.Tensor, source: Pancake, attack: Attack, stream: KeyedStream
+) -> int:
     """Release one of each two candidates (g, 2, d) by a coin; how often the key holder is right."""
     n, _, d = candidates.shape
     truth = stream.child("coins").numpy().integers(0, 2, n)
@@ -243,18 +245,20 @@ def accuracy(query: GradientQuery) -> dict[str, float] | None:
 
 def attack_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row for each network and noise setting, from cells of one block each."""
-    groups: dict[tuple[Any, ...], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
-    for row in rows:
-        for count in row["counts"]:
-            group = (
-                *(row.get(name) for name in HOST),
-                *(count[k] for k in ("clip", "beta", "gamma_as", "epsilon")),
-            )
-            groups.setdefault(group, []).append((row, count))
-    return [_attacked(members) for members in groups.values()]
+    counts = [(row, count) for row in rows for count in row["counts"]]
+    return [_attack_row(members) for members in grouped(counts, _setting)]
 
 
-def _attacked(members: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> dict[str, Any]:
+Counted = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""The row of a block, and its count at one noise setting."""
+
+
+def _setting(counted: Counted) -> tuple[Any, ...]:
+    row, count = counted
+    return *map(row.get, HOST), *(count[k] for k in ("clip", "beta", "gamma_as", "epsilon"))
+
+
+def _attack_row(members: Sequence[Counted]) -> dict[str, Any]:
     first, noise = members[0]
     trials = sum(row["trials"] for row, _ in members)
     changes = [c for row, _ in members for c in row["changes"] if c["clip"] == noise["clip"]]
@@ -329,7 +333,7 @@ def size(cell: Cell, arm: None) -> dict[str, Any]:
             "then run this again with another --out"
         }
     query = host(cell, grid)
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     with threads(threads_for(query.dim)):
         block = query.block(
             cell.settings["trials"], stream=stream.child("records"), clips=(math.inf,)
@@ -355,13 +359,10 @@ def size_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Means and medians are of squares, and their roots are shown, as in the published table.
     """
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row.get(name) for name in HOST), []).append(row)
-    return [_sized(members) for members in groups.values()]
+    return [_size_row(some) for some in grouped(rows, lambda row: tuple(map(row.get, HOST)))]
 
 
-def _sized(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _size_row(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = members[0]
     squares = [x for row in members for x in row["squares"]]
     changes = [x for row in members for x in row["changes"]]

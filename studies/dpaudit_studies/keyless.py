@@ -64,7 +64,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     del arm
     case, trials = cell.grid(KeylessGrid).case, cell.settings["trials"]
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     recoveries: list[Mapping[str, Any]] = []
     cosines, wrong, spent = [], 0, list[float]()
     for i in range(trials):

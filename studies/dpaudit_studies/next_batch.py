@@ -239,10 +239,10 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Records' coins are independent, so all that were named in a run count as so many trials.
     """
-    return [_joined(some) for some in grouped(rows, itemgetter("coins"))]
+    return [_row(some) for some in grouped(rows, itemgetter("coins"))]
 
 
-def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _row(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     def total(name: str) -> int:
         return sum(row[name] for row in rows)
 

@@ -134,8 +134,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     del arm
     grid, trials = cell.grid(OpacusReplayGrid), cell.settings["trials"]
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    runs = [_run(grid, stream.child("run", i)) for i in range(trials)]
+    stream = cell.stream
+    runs = [_attack_run(grid, stream.child("run", i)) for i in range(trials)]
     read = [run for run in runs if run["error"] is not None]
     later = grid.steps - 1
     return {
@@ -154,7 +154,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
 
 
-def _run(grid: OpacusReplayGrid, stream: KeyedStream) -> dict[str, Any]:
+def _attack_run(grid: OpacusReplayGrid, stream: KeyedStream) -> dict[str, Any]:
     """One training run and one attack."""
     steps = _Training(grid, stream)
     shown = iter(steps)

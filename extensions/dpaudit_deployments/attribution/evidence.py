@@ -87,9 +87,7 @@ class EventGroups:
     def add(self, source: Source) -> None:
         """Add one source."""
         key = source.registration
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group(key)
+        group = self._groups.setdefault(key, _Group(key))
         group.sources += 1
         if source.true is not None:
             group.reported.append(source.reported)
@@ -101,7 +99,7 @@ class EventGroups:
     def claims(self, *, alpha: float) -> tuple[EventClaim, ...]:
         """The groups; all ``shown`` hold together with probability 1 − ``alpha``."""
         share = alpha / max(1, len(self._groups))
-        return tuple(_claimed(group, confidence=1 - share) for group in self._groups.values())
+        return tuple(_tested_claim(group, confidence=1 - share) for group in self._groups.values())
 
     def evidence(self, spread: np.random.Generator) -> Iterator[tuple[str, Evidence]]:
         """The tests of every group, with names; ``spread`` supplies uniforms inside atoms."""
@@ -133,7 +131,7 @@ class EventGroups:
                     yield Finding(claim.name, message, serious=rate < claim.pick_rate)
 
 
-def _claimed(group: _Group, *, confidence: float) -> EventClaim:
+def _tested_claim(group: _Group, *, confidence: float) -> EventClaim:
     claim = claim_of(group.registration)
     true, reported = np.array(group.true), np.array(group.reported)
     known, flips = len(true), int((true != reported).sum())
@@ -141,7 +139,7 @@ def _claimed(group: _Group, *, confidence: float) -> EventClaim:
     fields |= {"sources": group.sources, "known": known, "flips": flips}
     if known and claim.states > 1:
         fields["by_flips"] = _by_flips(claim.states, flips, known)
-        fields["shown"] = _shown(true, reported, confidence=confidence)
+        fields["shown"] = _least_epsilon(true, reported, confidence=confidence)
     return EventClaim(**fields)
 
 
@@ -155,7 +153,7 @@ def _by_flips(states: int, flips: int, known: int) -> Interval:
     )
 
 
-def _shown(true: Places, reported: Places, *, confidence: float) -> float | None:
+def _least_epsilon(true: Places, reported: Places, *, confidence: float) -> float | None:
     """A lower bound on ε from disjoint pairs of neighbours with different truths.
 
     In a pair (i, j), i reports its own truth with probability at most e^ε times that of j reporting
@@ -242,12 +240,11 @@ def _repeats(place: Places, others: int) -> Evidence:
     n = len(place)
     lags = range(1, min(n // 2, _MOST_LAGS) + 1)
     equal = np.array([(place[lag:] == place[:-lag]).sum() for lag in lags])
-    of = n - np.arange(1, len(equal) + 1)
     if not len(equal):
         return Evidence(p=1.0, statistic=0.0, effect="fewer than two false outputs")
-    tails = np.where(
-        equal > 0, scipy.special.betainc(np.maximum(equal, 1), of - equal + 1, 1 / others), 1.0
-    )
+    of = n - np.arange(1, len(equal) + 1)
+    tails = scipy.special.betainc(np.maximum(equal, 1), of - equal + 1, 1 / others)
+    tails[equal == 0] = 1.0
     best = int(tails.argmin())
     effect = (
         f"{equal[best]:,} of {of[best]:,} false outputs equal the one {best + 1:,} before, "

@@ -160,9 +160,9 @@ class AggregateSpending:
         self._value: Counter[str] = Counter()
         self._aggregated: Counter[str] = Counter()
         self._batches_of: dict[bytes, set[str]] = defaultdict(set)
-        self._seen: set[tuple[str, str]] = set()
+        self._report_ids: set[tuple[str, str]] = set()
         self._batches: set[str] = set()
-        self._found: list[Finding] = []
+        self._findings: list[Finding] = []
 
     def add(self, report: AggregatableReport, info: Mapping[str, Any]) -> None:
         """Add one report and its ``shared_info``."""
@@ -175,16 +175,16 @@ class AggregateSpending:
         self._aggregated[source] += value * len(batches)
         if len(report.contributions) > MOST_CONTRIBUTIONS:
             many = len(report.contributions)
-            self._say(
+            self._add_finding(
                 f"source {source}",
                 f"{many} contributions in a report; at most {MOST_CONTRIBUTIONS}",
             )
         for batch in batches:
             self._batches.add(batch)
             name = str(info.get("report_id", ""))
-            if name and (batch, name) in self._seen:
-                self._say(f"batch {batch}", f"report {name} was aggregated more than once")
-            self._seen.add((batch, name))
+            if name and (batch, name) in self._report_ids:
+                self._add_finding(f"batch {batch}", f"report {name} was aggregated more than once")
+            self._report_ids.add((batch, name))
             if info:
                 self._batches_of[_shared_id(info, report.filtering_id)].add(batch)
 
@@ -209,7 +209,7 @@ class AggregateSpending:
 
     def findings(self) -> tuple[Finding, ...]:
         """Budgets and limits that were exceeded, and shared IDs in more than one batch."""
-        every = [*self._found, *self._of_sources(), *self._of_shared_ids()]
+        every = [*self._findings, *self._of_sources(), *self._of_shared_ids()]
         if (more := len(every) - _MOST_FINDINGS) > 0:
             message = f"{more:,} more findings about budgets and batches"
             every[_MOST_FINDINGS:] = [Finding("aggregatable reports", message, serious=True)]
@@ -239,8 +239,8 @@ class AggregateSpending:
                 )
                 yield Finding("shared ID", message, serious=True)
 
-    def _say(self, where: str, message: str) -> None:
-        self._found.append(Finding(where, message, serious=True))
+    def _add_finding(self, where: str, message: str) -> None:
+        self._findings.append(Finding(where, message, serious=True))
 
 
 def _shared_id(info: Mapping[str, Any], filtering_id: int) -> bytes:

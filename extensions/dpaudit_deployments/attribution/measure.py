@@ -14,8 +14,8 @@ from dpaudit import registry
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.trials import interval
 from dpaudit.randomness import KeyedStream
-from dpaudit.stats import clopper_pearson
 from dpaudit_deployments.attribution.records import Batch, EventRecord, Source
 from dpaudit_deployments.attribution.registration import (
     SERVICE_EPSILON,
@@ -166,7 +166,7 @@ def _one_sided(rng: Numpy, n: int, scale: float) -> Places:
     return rng.geometric(-math.expm1(-1 / scale), n) - 1
 
 
-def _nothing(rng: Numpy, n: int, scale: float) -> Places:
+def _no_noise(rng: Numpy, n: int, scale: float) -> Places:
     del rng, scale
     return np.zeros(n, dtype=np.int64)
 
@@ -180,7 +180,7 @@ SUMMARY_FLAWS: Mapping[str, Callable[[Numpy, int, float], Places]] = {
     "noise of ε 10 % too large": _scaled(1 / 1.1),
     "half the noise": _scaled(0.5),
     "twice the noise": _scaled(2.0),
-    "no noise": _nothing,
+    "no noise": _no_noise,
     "the same noise in each batch": _laplace,
     "one-sided geometric noise": _one_sided,
     "rounded to multiples of 16": _grid(16),
@@ -213,27 +213,26 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     flaws = SUMMARY_FLAWS if file.name == "summary" else EVENT_FLAWS
     if file.flaw not in flaws:
         raise SpecError(f"flaw={file.flaw}: not known{registry.nearest(file.flaw, flaws)}")
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     files = cell.settings["trials"]
     files = files if file.flaw == "none" else max(1, files // _FEWER)
     findings, by = 0, Counter[str]()
     for trial in range(files):
-        judged = _judged(file, stream.child(trial))
-        findings += judged.verdict == "finding"
-        by.update(test.name for test in judged.tests if test.finding)
-    share = clopper_pearson(findings, files)
+        audited = _audit_file(file, stream.child(trial))
+        findings += audited.verdict == "finding"
+        by.update(test.name for test in audited.tests if test.finding)
     return {
         "reports": file.name,
         "flaw": file.flaw,
         "epsilon": file.epsilon,
         "size": file.size,
         "files": files,
-        "found": {"value": findings / files, "low": share.low, "high": share.high},
+        "found": interval(findings, files),
         "by": by.most_common(1)[0][0] if by else "–",
     }
 
 
-def _judged(file: File, stream: KeyedStream) -> AttributionResult:
+def _audit_file(file: File, stream: KeyedStream) -> AttributionResult:
     sources, batches = list[Source](), list[Batch]()
     files = stream.child("file")
     if file.name == "summary":

@@ -161,7 +161,7 @@ def read_batch(
     Raises:
         UsageError: the file cannot be read, or is none.
     """
-    rows = _rows(path)
+    rows: list[_Row] = _items(path, _Row)
     noise, buckets = [], []
     for row in rows:
         residual = _noise_of(row, values or {}, empty)
@@ -191,7 +191,7 @@ def read_values(path: Path) -> dict[str | int, int]:
     Raises:
         UsageError: as :func:`read_batch`.
     """
-    rows = _rows(path)
+    rows: list[_Row] = _items(path, _Row)
     return {row.bucket: row.metric for row in rows if row.metric is not None}
 
 
@@ -221,10 +221,6 @@ def read_aggregatable(path: Path) -> Iterator[tuple[AggregatableReport, Mapping[
         except RefusedError as error:
             raise _refused(path, error, line=number) from None
         yield report, info
-
-
-def _rows(path: Path) -> list[_Row]:
-    return _items(path, _Row)
 
 
 def _items(path: Path, kind: Any) -> list[Any]:

@@ -143,7 +143,7 @@ def judge_attribution(
     if claims and not known:
         missing.append("no source's true output is recorded, so no randomised response is tested")
     untested = bool(claims or batches) and not (known or values)
-    findings = (*_above(claims, noise), *groups.findings(), *spending.findings())
+    findings = (*_bounds_above(claims, noise), *groups.findings(), *spending.findings())
     is_finding = any(t.finding for t in tests) or any(f.serious for f in findings)
     return AttributionResult(
         verdict="finding" if is_finding else "inconclusive" if untested else "no-finding",
@@ -178,7 +178,7 @@ def _unrecorded(
     yield from (claim for claim in map(claim_of, stated) if claim.name not in names)
 
 
-def _above(claims: Sequence[EventClaim], noise: NoiseClaim | None) -> Iterator[Finding]:
+def _bounds_above(claims: Sequence[EventClaim], noise: NoiseClaim | None) -> Iterator[Finding]:
     """Lower bounds on ε that exceed the claim."""
     bounds = [(claim.name, claim.shown, claim.epsilon) for claim in claims]
     bounds += [] if noise is None else [("summary reports", noise.shown, noise.epsilon)]

@@ -113,10 +113,10 @@ def make_files(
     counts, lacking = _people(states, counties, stream.child("people"))
     place = folder / PRODUCT
     for depth, level in enumerate(LEVELS):
-        own = _summed(counts, depth)
-        missing = _summed(lacking, depth, everywhere=True)
+        own = _level_totals(counts, depth)
+        missing = _level_totals(lacking, depth, everywhere=True)
         geocodes = _geocodes(level, states, counties)
-        measured = list(_measured(own, geocodes, level, noise, stream.child("noise", level)))
+        measured = list(_measurements(own, geocodes, level, noise, stream.child("noise", level)))
         parts = [""] if level == "US" else [f"State={s:02d}" for s in range(1, states + 1)]
         for part in parts:
             state = part.removeprefix("State=")
@@ -144,7 +144,9 @@ def _people(
     return counts.reshape(states, counties, *AXES.values()), lacking.reshape(states, counties, -1)
 
 
-def _summed(counts: npt.NDArray[np.generic], depth: int, *, everywhere: bool = False) -> Integers:
+def _level_totals(
+    counts: npt.NDArray[np.generic], depth: int, *, everywhere: bool = False
+) -> Integers:
     """Totals of a level, (geographies, …); ``everywhere`` is true where all below are."""
     axes = {0: (0, 1), 1: (1,), 2: ()}[depth]
     totals = counts.all(axis=axes) if everywhere else counts.sum(axis=axes)
@@ -152,17 +154,12 @@ def _summed(counts: npt.NDArray[np.generic], depth: int, *, everywhere: bool = F
 
 
 def _geocodes(level: str, states: int, counties: int) -> list[str]:
-    if level == "US":
-        return ["1"]
     codes = [f"{s:02d}" for s in range(1, states + 1)]
-    return (
-        codes
-        if level == "State"
-        else [s + f"{c:03d}" for s in codes for c in range(1, counties + 1)]
-    )
+    below = [s + f"{c:03d}" for s in codes for c in range(1, counties + 1)]
+    return {"US": ["1"], "State": codes, "County": below}[level]
 
 
-def _measured(
+def _measurements(
     counts: Integers, geocodes: list[str], level: str, noise: Noise, stream: KeyedStream
 ) -> Iterator[Measurement]:
     for query, (axes, county) in QUERIES.items():
@@ -187,28 +184,21 @@ def _measured(
 def _constraints(
     counts: Integers, lacking: npt.NDArray[np.generic], geocodes: list[str], level: str, state: str
 ) -> Iterator[Constraint]:
+    nobody = ("gqNursingTotal", "nonvoting", ALL, ALL), (1,) * 4, np.zeros(1, np.int64)
     for i, geocode in enumerate(geocodes):
         if not geocode.startswith(state):
             continue
-        if level == "US":
-            total = np.array([counts[i].sum()])
-            yield _constraint(geocode, "total", (ALL,) * 4, (1,) * 4, total, "=")
-        nobody = ("gqNursingTotal", "nonvoting", ALL, ALL)
-        yield _constraint(geocode, "nurse_nva_0", nobody, (1,) * 4, np.zeros(1, np.int64), "=")
         bounds = np.where(lacking[i], 0, UNBOUNDED)
-        quarters = ("hhgq", ALL, ALL, ALL)
-        yield _constraint(geocode, "hhgq_total_ub", quarters, (8, 1, 1, 1), bounds, "<=")
-
-
-def _constraint(
-    geocode: str,
-    name: str,
-    specs: tuple[str, ...],
-    shape: tuple[int, ...],
-    value: npt.NDArray[np.int64],
-    sign: str,
-) -> Constraint:
-    return Constraint(geocode=geocode, query=name, specs=specs, shape=shape, value=value, sign=sign)
+        rows = {
+            ("nurse_nva_0", "="): nobody,
+            ("hhgq_total_ub", "<="): (("hhgq", ALL, ALL, ALL), (8, 1, 1, 1), bounds),
+        }
+        if level == "US":
+            rows = {("total", "="): ((ALL,) * 4, (1,) * 4, np.array([counts[i].sum()])), **rows}
+        for (query, sign), (specs, shape, value) in rows.items():
+            yield Constraint(
+                geocode=geocode, query=query, specs=specs, shape=shape, value=value, sign=sign
+            )
 
 
 def noise_of(flaw: Flaw, *, states: int, stream: KeyedStream) -> Noise:
@@ -300,21 +290,21 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     grid = cell.grid(CensusFilesGrid)
     number = grid.country.honest if grid.flaw == "none" else grid.country.flawed
     files = min(cell.settings["trials"], number)
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     started = time.process_time()
-    documents = [_audited(grid, stream.child(i)) for i in range(files)]
+    documents = [_audit_country(grid, stream.child(i)) for i in range(files)]
     findings = [d for d in documents if d.verdict == "finding"]
     return {
         "files": files,
         "finding": interval(len(findings), files),
         "values": sum(g.values for d in documents for g in d.groups) // files,
         "tests": max(len(d.tests) for d in documents),
-        "first": _first(findings),
+        "first": _leading_tests(findings),
         "seconds_each": (time.process_time() - started) / files,
     }
 
 
-def _audited(grid: CensusFilesGrid, stream: KeyedStream) -> CensusResult:
+def _audit_country(grid: CensusFilesGrid, stream: KeyedStream) -> CensusResult:
     country = grid.country
     noise = noise_of(grid.flaw, states=country.states, stream=stream.child("flaw"))
     with tempfile.TemporaryDirectory() as folder:
@@ -330,7 +320,7 @@ def _audited(grid: CensusFilesGrid, stream: KeyedStream) -> CensusResult:
         )
 
 
-def _first(findings: Sequence[CensusResult]) -> str:
+def _leading_tests(findings: Sequence[CensusResult]) -> str:
     """The tests with the smallest p-value of each finding, the most frequent first."""
     names = Counter(
         min((t for t in d.tests if t.finding), key=lambda t: t.p).name.rpartition(": ")[2]

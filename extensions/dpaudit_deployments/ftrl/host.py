@@ -99,11 +99,11 @@ class ClientUpdates:
         ``records`` (c, r) are the clients'. The norm is float32's, off by about 1e-6 of it.
         """
         for low in range(0, len(records), _CHUNK):
-            updates = self._some(weights, images, records[low : low + _CHUNK])
+            updates = self._client_updates(weights, images, records[low : low + _CHUNK])
             norms = torch.linalg.vector_norm(updates, dim=1, keepdim=True)
             yield updates.mul_(torch.clamp(clip / norms, max=1.0))
 
-    def _some(
+    def _client_updates(
         self, weights: torch.Tensor, images: Images, records: npt.NDArray[np.int64]
     ) -> torch.Tensor:
         x, y = images.batch(records.reshape(-1))

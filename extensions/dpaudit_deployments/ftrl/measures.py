@@ -6,6 +6,7 @@ import statistics
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +19,10 @@ from dpaudit.audit import audit_sampler
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.numeric.arrays import to_numpy
 from dpaudit.protocols import Attack, Stream
-from dpaudit.randomness import KeyedStream
 from dpaudit_deployments.ftrl.factorisation import Factorisation, factorisation
 from dpaudit_deployments.ftrl.host import Contribution, DpFtrl, Run
 
@@ -92,9 +92,6 @@ def utility_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     The runs share the images, so the interval is that of one run.
     """
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(str(row.get(name)) for name in _SETTING), []).append(row)
     return [
         {
             **some[0],
@@ -104,7 +101,7 @@ def utility_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "by_run": " ".join(f"{100 * row['correct'] / row['tested']:.1f}" for row in some),
             "runs": len(some),
         }
-        for some in groups.values()
+        for some in grouped(rows, lambda row: tuple(str(row.get(name)) for name in _SETTING))
     ]
 
 
@@ -166,11 +163,11 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
         for client in chosen:
             here = stream.child("client", client)
             round_ = _Round(arm, host, run.updates, run.contributions[client], stream=here)
-            for name, success in round_.named(seeded=seeded).items():
+            for name, success in round_.successes(seeded=seeded).items():
                 right[name] += success
             looks += len(round_.views)
         if seeded:
-            read = [a + b for a, b in zip(read, _read(arm, host, run), strict=True)]
+            read = [a + b for a, b in zip(read, _count_read(arm, host, run), strict=True)]
     return {
         "factorisation": cell.settings["host"].get("label", host.factors.name),
         **{name: interval(right[name], trials) for name in names},
@@ -204,7 +201,7 @@ class _Round:
         views = pure_rows(how)
         self.views = views[np.abs(views[:, list(own.steps)]).max(1) > 0]
 
-    def named(self, *, seeded: bool) -> dict[str, bool]:
+    def successes(self, *, seeded: bool) -> dict[str, bool]:
         """Which attacks are right."""
         peaks = self._arm.attack({"name": "seed-reader" if seeded else "nearest-peak"})
         likelihood = peaks if seeded else self._arm.attack({"name": "likelihood-ratio"})
@@ -213,7 +210,7 @@ class _Round:
         looks = self._scores(likelihood, self.views)
         # a row read by its seed leaves nothing, the others leave noise
         whole = looks[looks.max(1).argmax()] if seeded and len(looks) else looks.sum(0)
-        released, candidates = self._seen(self._whitening)
+        released, candidates = self._project(self._whitening)
         plain = -np.square(released[:, None] - candidates).sum((0, 2))
         by_attack = {
             "step": self._scores(peaks, step[None])[0],
@@ -225,9 +222,9 @@ class _Round:
 
     def _scores(self, attack: Attack, views: Matrix) -> Matrix:
         """An attack's score of both candidates by each view (r, n) of the run, shape (r, 2)."""
-        return np.asarray(to_numpy(attack.score(*self._seen(views))))
+        return np.asarray(to_numpy(attack.score(*self._project(views))))
 
-    def _seen(self, views: Matrix) -> tuple[Matrix, Matrix]:
+    def _project(self, views: Matrix) -> tuple[Matrix, Matrix]:
         """Views of what was released, and of both candidates: (r, d) and (r, 2, d)."""
         return views @ self._noisy, np.stack([views @ x for x in self._both], axis=1)
 
@@ -247,7 +244,7 @@ def pure_rows(how: Factorisation) -> Matrix:
     return np.asarray(rows[first] / weight[first, None])
 
 
-def _read(arm: Arm, host: DpFtrl, run: Run) -> list[int]:
+def _count_read(arm: Arm, host: DpFtrl, run: Run) -> list[int]:
     """Steps read from their rows alone, in sequence, and all steps of one run."""
     reader: Any = arm.attack({"name": "seed-reader", "tries": _TRIES})
     bound = host.clip * host.cohort * float(np.abs(host.factors.strategy).sum(1).max())
@@ -305,7 +302,7 @@ class Correlated(Table, frozen=True):
     bands: int = 0
     restart: int = 0
 
-    def made(self, steps: int, *, bands: int | None = None) -> Factorisation:
+    def factors(self, steps: int, *, bands: int | None = None) -> Factorisation:
         """The factorisation of ``steps`` steps, with other ``bands`` if given."""
         own = self.bands if bands is None else bands
         return factorisation(self.name, steps=steps, bands=own, restart=self.restart)
@@ -327,9 +324,9 @@ def audit(cell: Cell, arm: None) -> dict[str, Any]:
     """The findings of ``trials`` audits of recordings, each with fresh noise, through files."""
     del arm
     grid, trials = cell.grid(WhitenedGrid), cell.settings["trials"]
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     tests = tuple(name for name in registry.plugins("tests") if name not in grid.without)
-    claimed = grid.correlated.made(grid.steps)
+    claimed = grid.correlated.factors(grid.steps)
     by, findings = Counter[str](), 0
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
         noise, public = Path(folder, "noise.npy"), Path(folder, "C.npy")
@@ -371,20 +368,17 @@ def flawed(grid: WhitenedGrid, claimed: Factorisation, rng: np.random.Generator)
         how = factorisation("identity", steps=grid.steps)
         z = z[: grid.steps]
     elif grid.flaw == "other band":
-        how = grid.correlated.made(grid.steps, bands=grid.correlated.bands - 1)
+        how = grid.correlated.factors(grid.steps, bands=grid.correlated.bands - 1)
     noise: Matrix = how.decoder @ z
     return noise.astype(np.float32) if grid.flaw == "float32" else noise
 
 
 def audit_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row per factorisation and flaw, from rows of one batch each."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["correlated"], row["flaw"]), []).append(row)
-    return [_joined(some) for some in groups.values()]
+    return [_row(some) for some in grouped(rows, itemgetter("correlated", "flaw"))]
 
 
-def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _row(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     by = Counter[str]()
     for row in rows:
         by.update(row["by"])

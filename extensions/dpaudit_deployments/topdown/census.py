@@ -135,7 +135,7 @@ def read_census(*, table: str = "generated", states: str = "") -> Census:
     """
     if table not in TABLES:
         raise UsageError(f"table={table}: must be one of {', '.join(TABLES)}")
-    codes, ages = _generated() if table == "generated" else _read()
+    codes, ages = _generated() if table == "generated" else _read_ages()
     if states:
         selection = states.split()
         known = {code[:2] for code in codes}
@@ -160,7 +160,7 @@ def _generated() -> tuple[list[str], Counts]:
     return [row[0] for row in rows], ages.astype(np.int64)
 
 
-def _read() -> tuple[list[str], Counts]:
+def _read_ages() -> tuple[list[str], Counts]:
     folder = data_folder()
     path = None if folder is None else folder / _FILE
     if path is None or not path.is_file():

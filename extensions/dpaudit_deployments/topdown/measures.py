@@ -68,7 +68,7 @@ def utility(cell: Cell, arm: None) -> dict[str, Any]:
         census=read_census(table=grid.table, states=grid.states),
         budget=Budget.of_epsilon(grid.epsilon),
     )
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     each = [_errors(run, stream.child(i)) for i in range(cell.settings["trials"])]
     parts = [
         {
@@ -180,7 +180,7 @@ class AttackGrid(Grid, frozen=True):
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Publication:
     """One run, and what is seen of it."""
 
     run: TopDown
@@ -237,8 +237,8 @@ def attack(cell: Cell, arm: None) -> dict[str, Any]:
         measured = run.measure(noise, stream=one.child("noise"))
         only = int(census.levels[-1].parents[county])
         tables = run.tables(measured, only=only) if grid.view == "tables" else None
-        publication = _Seen(run, county, measured, tables)
-        for question, right in _asked(attack, publication, rng).items():
+        publication = _Publication(run, county, measured, tables)
+        for question, right in _answers(attack, publication, rng).items():
             hits[question] += right
     shares = {name: interval(count, trials) for name, count in hits.items()}
     if "order" not in options:
@@ -269,7 +269,7 @@ def _planted(planted: Planted, census: Census, secret: bytes) -> tuple[Noise, Ma
     ), {}
 
 
-def _asked(attack: Any, publication: _Seen, rng: np.random.Generator) -> dict[str, bool]:
+def _answers(attack: Any, publication: _Publication, rng: np.random.Generator) -> dict[str, bool]:
     """Which questions are answered rightly."""
     level, schema = publication.run.census.levels[-1], publication.run.census.schema
     true, half = level.counts[publication.county], len(schema.cells) // 2
@@ -292,11 +292,11 @@ def _asked(attack: Any, publication: _Seen, rng: np.random.Generator) -> dict[st
         "which": int(two.argmax()) == truth,
         "count": int(steps[many.argmax()]) == -away,
         "named": away == 0,
-        "read": _read(attack, publication, sight),
+        "read": _reads_noise(attack, publication, sight),
     }
 
 
-def _read(attack: Any, publication: _Seen, sight: Sight) -> bool:
+def _reads_noise(attack: Any, publication: _Publication, sight: Sight) -> bool:
     """Whether the county's noise is read: with no count known, or from tables with all but two."""
     true = np.concatenate(
         [

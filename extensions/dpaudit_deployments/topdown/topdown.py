@@ -207,6 +207,8 @@ Noise = Callable[[float, int], Rows]
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Parts = Mapping[str, npt.NDArray[np.generic]]
+"""Noisy answers (n, c) of one parent's children, by query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,17 +248,15 @@ class TopDown:
                 values = noise(scale, sum(sizes)).sample(
                     len(level.geocodes), sum(sizes), stream=stream.child(at, index)
                 )
-                parts = np.split(
-                    np.rint(to_numpy(values)).astype(np.int64), np.cumsum(sizes)[:-1], axis=1
-                )
+                whole = np.rint(to_numpy(values)).astype(np.int64)
+                parts = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
                 answers += [
-                    self._measured(level, query, scale, part)
+                    self._noisy_query(level, query, scale, part)
                     for query, part in zip(queries, parts, strict=True)
                 ]
         return NoisyMeasurements(queries=tuple(answers))
 
-    def _measured(self, level: Level, query: Query, scale: float, noise: Counts) -> NoisyQuery:
-        possible = ~self.census.schema.zeros @ query.matrix > 0
+    def _noisy_query(self, level: Level, query: Query, scale: float, noise: Counts) -> NoisyQuery:
         return NoisyQuery(
             level=level.name,
             query=query.name,
@@ -265,7 +265,7 @@ class TopDown:
             values=(level.counts @ query.matrix).astype(np.int64) + noise,
             scale=scale,
             variance=Claim("discrete-gaussian", scale).standard_deviation ** 2,
-            zeros=~possible,
+            zeros=~(~self.census.schema.zeros @ query.matrix > 0),
         )
 
     def tables(self, measured: NoisyMeasurements, *, only: int | None = None) -> tuple[Counts, ...]:
@@ -301,12 +301,7 @@ class TopDown:
         return "total" not in self.budget.queries[level]
 
     def children(
-        self,
-        level: str,
-        answers: Mapping[str, npt.NDArray[np.generic]],
-        *,
-        parent: Counts | None,
-        totals: Counts | None,
+        self, level: str, answers: Parts, *, parent: Counts | None, totals: Counts | None
     ) -> Counts:
         """Whole counts (n, cells) of one parent's children, from their noisy answers (n, c)."""
         real = self.fractional(level, answers, parent=parent, totals=totals)
@@ -320,12 +315,7 @@ class TopDown:
         return out
 
     def fractional(
-        self,
-        level: str,
-        answers: Mapping[str, npt.NDArray[np.generic]],
-        *,
-        parent: Counts | None,
-        totals: Counts | None,
+        self, level: str, answers: Parts, *, parent: Counts | None, totals: Counts | None
     ) -> Floats:
         """The same before rounding."""
         free = ~self.census.schema.zeros

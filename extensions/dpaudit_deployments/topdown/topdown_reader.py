@@ -80,7 +80,7 @@ class TopDownReader:
             raise UsageError(f"order={order}, tries={tries}: schema or common, at least 1")
         self._key = SeedKey.load(key) if isinstance(key, (str, Path)) else key
         self._order, self._bits, self._tries, self._draws = order, nonce_bits, tries, draws
-        self._read: tuple[tuple[object, ...], dict[int, Floats]] = (), {}
+        self._cache: tuple[tuple[object, ...], dict[int, Floats]] = (), {}
         self._basis = contrasts(census_schema())
 
     def weigh(self, sights: Sequence[Sight], change: Counts, steps: Counts) -> Floats:
@@ -108,9 +108,9 @@ class TopDownReader:
         if sight.table is None or not isinstance(self._key, SeedKey):
             return {}
         question = (sight.table.tobytes(), sight.known.tobytes(), sight.target)
-        if self._read[0] != question:
-            self._read = question, self._read_table(sight)
-        return self._read[1]
+        if self._cache[0] != question:
+            self._cache = question, self._read_table(sight)
+        return self._cache[1]
 
     def _read_table(self, sight: Sight) -> dict[int, Floats]:
         by_row: dict[int, Floats] = {}

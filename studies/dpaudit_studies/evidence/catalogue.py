@@ -305,7 +305,7 @@ CASES = (
 )  # fmt: skip
 
 
-def drawn(case: Case, *, samples: int, seed: int) -> tuple[list[Array], list[Array]]:
+def draw_releases(case: Case, *, samples: int, seed: int) -> tuple[list[Array], list[Array]]:
     """Releases of ``case`` at each neighbour: to learn from, and to count."""
     rng = np.random.default_rng([seed, *case.name.encode()])
     half = samples // 2
@@ -314,7 +314,7 @@ def drawn(case: Case, *, samples: int, seed: int) -> tuple[list[Array], list[Arr
     return learn_from, [case.release(rng, 0, 2 * half - second), case.release(rng, 1, second)]
 
 
-def judged_on(
+def learn_and_judge(
     case: Case, x: list[Array], y: list[Array], *, seed: int, seconds: float, alpha: float = ALPHA
 ) -> tuple[Learned, Judged, float]:
     """What was learned of releases ``x``, its judgement on ``y``, and the CPU seconds of both.
@@ -349,8 +349,8 @@ def validity(times: int, *, seed: int) -> None:
     for case in (case for case in CASES if case.name in TIGHT):
         findings = 0
         for i in range(times):
-            x, y = drawn(case, samples=4000, seed=seed + i)
-            judged = judged_on(case, x, y, seed=seed + i, seconds=20.0, alpha=0.05)[1]
+            x, y = draw_releases(case, samples=4000, seed=seed + i)
+            judged = learn_and_judge(case, x, y, seed=seed + i, seconds=20.0, alpha=0.05)[1]
             findings += any(test.finding for test in judged.tests)
         print(f"{case.name:22}{findings:5} of {times}", flush=True)
         wrong += findings
@@ -375,9 +375,9 @@ def main() -> None:
     for case in CASES:
         if args.names and case.name not in args.names:
             continue
-        x, y = drawn(case, samples=samples, seed=args.seed)
-        _, fixed, _ = judged_on(case, x, y, seed=args.seed, seconds=0.0)
-        _, both, seconds = judged_on(case, x, y, seed=args.seed, seconds=30.0)
+        x, y = draw_releases(case, samples=samples, seed=args.seed)
+        _, fixed, _ = learn_and_judge(case, x, y, seed=args.seed, seconds=0.0)
+        _, both, seconds = learn_and_judge(case, x, y, seed=args.seed, seconds=30.0)
         is_finding = any(test.finding for test in both.tests)
         wrong += is_finding and case.sound
         missed += not is_finding and not case.sound

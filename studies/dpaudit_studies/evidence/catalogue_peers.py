@@ -42,10 +42,10 @@ from dpaudit_studies.evidence.catalogue import (
     Array,
     Case,
     best_event,
-    drawn,
-    judged_on,
+    draw_releases,
+    learn_and_judge,
 )
-from dpaudit_studies.evidence.peers_tables import catalogue_table, written_between
+from dpaudit_studies.evidence.peers_tables import catalogue_table, replace_between
 
 SECONDS = 30.0
 RESAMPLED = 200
@@ -100,12 +100,12 @@ PEERS = (
 )
 
 
-def recorded(case: Case, folder: Path, *, samples: int, seed: int) -> None:
+def record_releases(case: Case, folder: Path, *, samples: int, seed: int) -> None:
     """Releases of ``case`` in a file that all three read."""
     if (folder / "releases.npz").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    x, y = drawn(case, samples=samples, seed=seed)
+    x, y = draw_releases(case, samples=samples, seed=seed)
     job = {
         "alpha": ALPHA,
         "epsilon": case.claim,
@@ -122,7 +122,7 @@ def ours(case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]
     """Our audit of the kept releases, and its ε from counts drawn anew."""
     archive = np.load(folder / "releases.npz", allow_pickle=False)
     x, y = ([archive[f"{half}{side}"] for side in (0, 1)] for half in "xy")
-    learned, judged, seconds = judged_on(case, x, y, seed=seed, seconds=SECONDS)
+    learned, judged, seconds = learn_and_judge(case, x, y, seed=seed, seconds=SECONDS)
     row = {
         "epsilon": judged.epsilon,
         "delta": judged.delta,
@@ -130,10 +130,10 @@ def ours(case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]
         "event": best_event(judged),
         "seconds": seconds,
     }
-    return row, _again(learned, *y, case=case, rng=np.random.default_rng([seed, 1]))
+    return row, _resampled_bounds(learned, *y, case=case, rng=np.random.default_rng([seed, 1]))
 
 
-def _again(
+def _resampled_bounds(
     learned: Learned, y0: Array, y1: Array, *, case: Case, rng: np.random.Generator
 ) -> Array:
     """Our ε from counts drawn anew at the rates seen, (200,): each event's by itself."""
@@ -182,7 +182,7 @@ def theirs(peer: Peer, case: Case, folder: Path, *, seed: int) -> tuple[dict[str
     return row, again.clip(0.0)
 
 
-def compared(case: Case, folder: Path, peers: list[Peer], *, seed: int) -> dict[str, Any]:
+def compare(case: Case, folder: Path, peers: list[Peer], *, seed: int) -> dict[str, Any]:
     """One row: each tool's bound, and ours less each peer's with its interval."""
     row, again = ours(case, folder, seed=seed)
     about = {"name": case.name, "claim": case.claim, "delta": case.delta, "true": case.true}
@@ -202,7 +202,7 @@ def main() -> None:
     cases = [case for case in CASES if not args.names or case.name in args.names]
     keep = args.keep / f"{samples}-{args.seed}"
     for case in cases:
-        recorded(case, keep / case.name, samples=samples, seed=args.seed)
+        record_releases(case, keep / case.name, samples=samples, seed=args.seed)
     for peer in PEERS:
         print(peer.missing() or f"{peer.name}: {peer.python}", file=sys.stderr)
     peers = [peer for peer in PEERS if not peer.missing()]
@@ -210,7 +210,7 @@ def main() -> None:
         peer.answer([keep / case.name for case in cases])
     rows = []
     for case in cases:
-        rows.append(compared(case, keep / case.name, peers, seed=args.seed))
+        rows.append(compare(case, keep / case.name, peers, seed=args.seed))
         print(f"{case.name}: ε ≥ {rows[-1]['dpaudit']['epsilon']:.3f}", file=sys.stderr)
     provenance = collect(seed=str(args.seed), plugins=())
     document = {
@@ -220,7 +220,7 @@ def main() -> None:
     table = catalogue_table(document)
     if not args.names and len(peers) == len(PEERS):
         write(RESULTS / "peers" / "catalogue.json", document)
-        written_between(RESULTS / "peers" / "README.md", "catalogue", table)
+        replace_between(RESULTS / "peers" / "README.md", "catalogue", table)
     print(table)
 
 

@@ -36,14 +36,14 @@ SAMPLES = 10_000_000
 FALSE_FINDINGS = RESULTS / "keyless-frontier" / "false-findings.json"
 
 
-def fed(blocks: dict[int, np.ndarray], stream: KeyedStream, *, planned: float) -> Any:
+def fill_test(blocks: dict[int, np.ndarray], stream: KeyedStream, *, planned: float) -> Any:
     test = keyless("keyless_search").KeylessSearch(LAW, stream, planned=planned)
     for i, x in enumerate(blocks.values()):
         test.update(SampleBlock(i, x, claim=LAW, spread=stream.numpy()))
     return test
 
 
-def drawn() -> dict[int, int]:
+def planned_rows() -> dict[int, int]:
     """Rows of each dimension that the default audit draws, at most 20,000."""
     rows: dict[int, int] = {}
     for call in make_plan(SAMPLES, dim=None):
@@ -60,9 +60,9 @@ def one_key(args: Namespace, number: int) -> dict[str, object]:
         d: Pancake(key=key).sample(n, d, stream=stream.child("noise"))
         if d == args.dim
         else rng.standard_normal((n, d))
-        for d, n in drawn().items()
+        for d, n in planned_rows().items()
     }
-    test = fed(blocks, stream, planned=args.seconds)  # however long the machine takes for it
+    test = fill_test(blocks, stream, planned=args.seconds)  # however long the machine takes for it
     began, before = time.monotonic(), children_cpu()
     try:
         test.search(deadline=began + args.patience)

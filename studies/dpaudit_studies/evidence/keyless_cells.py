@@ -71,7 +71,7 @@ def run_search(
 ) -> Search:
     """Reduce until a direction is confirmed on ``held`` rows, or all hours are spent."""
     candidates, lattice, search = keyless("candidates"), keyless("lattice"), Search()
-    beta, gamma = searched(args)
+    beta, gamma = told_scales(args)
     checkpoint = None
     if args.checkpoint:
         folder = Path(args.checkpoint)
@@ -106,7 +106,7 @@ def run_search(
     return search
 
 
-def searched(args: Namespace) -> tuple[float, float]:
+def told_scales(args: Namespace) -> tuple[float, float]:
     """β and γ that the search is told."""
     return args.told or args.beta, (args.told_times or args.times) * math.sqrt(args.dim)
 
@@ -114,7 +114,7 @@ def searched(args: Namespace) -> tuple[float, float]:
 def one_key(args: Namespace, number: int) -> dict[str, object]:
     x, key = specimen(args, number)
     held, check, rows = np.split(x, [keyless("search").HELD, keyless("search").HELD + CHECKED])
-    beta, gamma = searched(args)
+    beta, gamma = told_scales(args)
     began = time.monotonic()
     search = run_search(args, number, rows, check, held)
     found = search.direction is not None and search.p <= keyless("search").CONFIRMED

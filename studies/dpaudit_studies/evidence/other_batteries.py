@@ -68,7 +68,7 @@ FLAWED = (
 RIGHT = ("Python: numpy.PCG64",)
 
 
-def opened(name: str, stream: KeyedStream) -> ProgramSampler:
+def open_program(name: str, stream: KeyedStream) -> ProgramSampler:
     """The program of a case, not yet started."""
     case = CASES[name]
     language = LANGUAGES[case.language]
@@ -76,12 +76,12 @@ def opened(name: str, stream: KeyedStream) -> ProgramSampler:
     return ProgramSampler(command, name=name, stream=stream)
 
 
-def audited(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:
+def audit(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:
     """Verdict, first finding and CPU seconds of the audit; the program's own are apart."""
     tests = tuple(sorted(set(registry.plugins("tests")) - {SEARCH}))
     how = AuditOptions(samples=samples, seed=f"{SEED}/{name}", tests=tests)
     began = time.process_time()
-    with opened(name, stream.child("audited")) as sampler:
+    with open_program(name, stream.child("audited")) as sampler:
         result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=how)
     spent = time.process_time() - began
     findings = [test for test in result.tests if test.finding]
@@ -98,7 +98,10 @@ def others(
 ) -> dict[str, dict[str, Any]]:
     """What the programs say of the bits of one stream of values, read by all of them at once."""
     readers = {}
-    with tempfile.TemporaryDirectory() as folder, opened(name, stream.child("bits")) as sampler:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_program(name, stream.child("bits")) as sampler,
+    ):
         for key, command in programs.items():
             readers[key] = Reader(command, Path(folder, key), cpu=cpu)
         drawn = 0
@@ -175,7 +178,7 @@ def main() -> None:
         programs["Rabbit"] = [args.testu01, str(1 << 24)]
     if args.practrand:
         programs["PractRand"] = [args.practrand, "stdin16", "-tlmin", "1MB", "-tlmax", "32MB"]
-    audited(RIGHT[0], KeyedStream.from_seed(SEED), 200_000)  # compiles
+    audit(RIGHT[0], KeyedStream.from_seed(SEED), 200_000)  # compiles
     rows: list[dict[str, Any]] = json.loads(WRITTEN.read_text())["rows"] if WRITTEN.exists() else []
     done = {row["sampler"] for row in rows}
     for name in args.samplers:
@@ -183,7 +186,7 @@ def main() -> None:
             continue
         stream = KeyedStream.from_seed(SEED).child(name)
         try:
-            row = {"audit": audited(name, stream, args.samples)}
+            row = {"audit": audit(name, stream, args.samples)}
             cpu = max(LEAST_CPU, int(row["audit"]["cpu_seconds"]))
             row |= others(name, stream, programs, cpu=cpu)
         except DpauditError as error:

@@ -41,7 +41,7 @@ from dpaudit.provenance import collect
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import Interval
 from dpaudit_studies.evidence import RESULTS, options, write
-from dpaudit_studies.evidence.peers_tables import tables, written_between
+from dpaudit_studies.evidence.peers_tables import replace_between, tables
 
 ALPHA = 0.05
 GRID = 2.0**-20  # releases on it, so that only the planted flaw shows
@@ -208,11 +208,11 @@ class Recorded:
     def __init__(self, release: Release, rng: np.random.Generator) -> None:
         self.name = "recorded"
         self._release, self._rng = release, rng
-        self.kept: dict[float, list[Array]] = {}
+        self.releases: dict[float, list[Array]] = {}
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
         values = self._release(self._rng, float(value[0]), n)
-        self.kept.setdefault(float(value[0]), []).append(values)
+        self.releases.setdefault(float(value[0]), []).append(values)
         return values[:, None]
 
     def __enter__(self) -> Recorded:
@@ -262,7 +262,7 @@ def by_mu(interval: Interval | None, delta: float) -> dict[str, float]:
     return {"mu": mu, "epsilon_by_mu": gaussian_epsilon(delta, sigma=1 / mu) if mu > 0 else 0.0}
 
 
-def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array, Array]:
+def audit(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array, Array]:
     """Dpaudit on one case, and all releases that it saw, at the two neighbours."""
     mechanism = Recorded(case.release, np.random.default_rng([int(seed), *case.name.encode()]))
     began = time.perf_counter()
@@ -279,11 +279,11 @@ def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array,
     }
     if case.gdp:
         row |= by_mu(result.mu, case.delta)
-    first, second = (np.concatenate(mechanism.kept[v]) for v in (0.0, case.second))
+    first, second = (np.concatenate(mechanism.releases[v]) for v in (0.0, case.second))
     return row, first, second
 
 
-def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]:
+def audit_canaries(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]:
     """Dpaudit on one set of canaries, and the scores of those out and in."""
     scores, member = canaries.draw(np.random.default_rng([seed, *canaries.name.encode()]))
     with tempfile.TemporaryDirectory() as folder:
@@ -305,7 +305,7 @@ def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]
 def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
     rows = []
     for case in (*FLAWED, HONEST[0], HONEST[2], *STEPS):
-        row, first, second = audited(case, samples, str(seed))
+        row, first, second = audit(case, samples, str(seed))
         scores = [("release", lambda x: x), *([("told", case.told)] if case.told else [])]
         numbers = {
             name: jobs.add(of(second), of(first), delta=case.delta, methods=case.methods)
@@ -323,7 +323,7 @@ def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
 def canary_part(jobs: Jobs, seed: int) -> list[dict[str, Any]]:
     rows = []
     for canaries in CANARIES:
-        row, outside, inside = scored(canaries, seed)
+        row, outside, inside = audit_canaries(canaries, seed)
         job = jobs.add(
             inside, outside, delta=ONE_RUN_DELTA, methods=canaries.methods, splits=SPLITS
         )
@@ -343,10 +343,10 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
         ours, numbers = [], []
         for i in range(repeats):
             if isinstance(case, Canaries):
-                row, first, second = scored(case, seed + 1 + i)
+                row, first, second = audit_canaries(case, seed + 1 + i)
                 delta, methods = ONE_RUN_DELTA, case.methods
             else:
-                row, first, second = audited(case, samples, str(seed + 1 + i))
+                row, first, second = audit(case, samples, str(seed + 1 + i))
                 delta, methods = case.delta, case.methods
             chosen = [m for m in methods if "multisplit" not in m and (i < 100 or m not in FDP)]
             ours.append(row)
@@ -424,7 +424,7 @@ def main() -> None:
         },
     )  # fmt: skip
     write(args.out / "results.json", document)
-    written_between(args.out / "README.md", "peers", tables(document))
+    replace_between(args.out / "README.md", "peers", tables(document))
     print(tables(document))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["catalogue_table", "tables", "written_between"]
+__all__ = ["catalogue_table", "replace_between", "tables"]
 
 _TOOLS = {
     "dpaudit": "dpaudit",
@@ -175,7 +175,7 @@ def _misses(rows: list[dict[str, Any]], peers: list[str]) -> str:
     )
 
 
-def written_between(page: Path, name: str, text: str) -> None:
+def replace_between(page: Path, name: str, text: str) -> None:
     """Replace what stands between ``<!-- name -->`` and the next ``<!-- end -->`` of a page."""
     start, end = f"<!-- {name} -->", "<!-- end -->"
     whole = page.read_text() if page.exists() else f"{start}\n{end}\n"

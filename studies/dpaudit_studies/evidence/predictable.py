@@ -102,7 +102,7 @@ def signs(uniforms: Draw) -> Draw:
 # --- linear generators ---
 
 
-def words(generator: Callable[[], generators.Words], bits: int) -> Draw:
+def unit(generator: Callable[[], generators.Words], bits: int) -> Draw:
     """Uniforms (word + 1/2)/2^bits."""
     draw = generator()
     return lambda m: (draw(m).astype(np.float64) + 0.5) * 2.0**-bits
@@ -287,16 +287,16 @@ ROWS = [
     Row("MT19937, Python's random.gauss", gauss, LINEAR),
     Row("MT19937, torch.randn on the CPU", torch_normal, LINEAR),
     Row("MT19937, numpy.random.laplace (legacy)", lambda: legacy("laplace"), LINEAR, _LAPLACE),
-    Row("xorshift128+ in V8's blocks (Node), Φ⁻¹", lambda: inverse(words(v8, 52)), LINEAR),
-    Row("xorshift128+ in V8's blocks, Box-Muller", lambda: box_muller(words(v8, 52)), LINEAR),
-    Row("TW223 (LuaJIT), Φ⁻¹", lambda: inverse(words(luajit, 52)), LINEAR),
-    Row("TW223 (LuaJIT), Box-Muller", lambda: box_muller(words(luajit, 52)), LINEAR),
-    Row("xorshift128, Φ⁻¹", lambda: inverse(words(xorshift128, 32)), LINEAR),
-    Row("xorshift128, Box-Muller", lambda: box_muller(words(xorshift128, 32)), LINEAR),
-    Row("taus88, Φ⁻¹", lambda: inverse(words(tausworthe(generators.TAUS88), 32)), LINEAR),
-    Row("lfsr113, Φ⁻¹", lambda: inverse(words(tausworthe(generators.LFSR113), 32)), LINEAR),
-    Row("WELL512a, Φ⁻¹", lambda: inverse(words(well512, 32)), LINEAR),
-    Row("PRBS31, signs only", lambda: signs(words(shift_register, 1)), LINEAR),
+    Row("xorshift128+ in V8's blocks (Node), Φ⁻¹", lambda: inverse(unit(v8, 52)), LINEAR),
+    Row("xorshift128+ in V8's blocks, Box-Muller", lambda: box_muller(unit(v8, 52)), LINEAR),
+    Row("TW223 (LuaJIT), Φ⁻¹", lambda: inverse(unit(luajit, 52)), LINEAR),
+    Row("TW223 (LuaJIT), Box-Muller", lambda: box_muller(unit(luajit, 52)), LINEAR),
+    Row("xorshift128, Φ⁻¹", lambda: inverse(unit(xorshift128, 32)), LINEAR),
+    Row("xorshift128, Box-Muller", lambda: box_muller(unit(xorshift128, 32)), LINEAR),
+    Row("taus88, Φ⁻¹", lambda: inverse(unit(tausworthe(generators.TAUS88), 32)), LINEAR),
+    Row("lfsr113, Φ⁻¹", lambda: inverse(unit(tausworthe(generators.LFSR113), 32)), LINEAR),
+    Row("WELL512a, Φ⁻¹", lambda: inverse(unit(well512, 32)), LINEAR),
+    Row("PRBS31, signs only", lambda: signs(unit(shift_register, 1)), LINEAR),
     Row("minstd (48271), Φ⁻¹", lambda: inverse(congruential(*_MINSTD)), LATTICE),
     Row("minstd (48271), Box-Muller", lambda: box_muller(congruential(*_MINSTD)), LATTICE),
     Row("minstd (48271), Box-Muller, cosine only", lambda: cosine_only(congruential(*_MINSTD)),
@@ -312,7 +312,7 @@ ROWS = [
     Row("java.util.Random, nextFloat, Φ⁻¹", lambda: inverse(congruential(*_48, keep=24)), LATTICE),
     Row("java.util.Random, nextGaussian", lambda: polar(congruential(*_48, stride=2)), LATTICE),
     Row("Wichmann-Hill, Φ⁻¹", lambda: inverse(wichmann_hill()), LATTICE),
-    Row("multiply-with-carry (V8 until 2015), Φ⁻¹", lambda: inverse(words(mwc1616, 32)), LATTICE),
+    Row("multiply-with-carry (V8 until 2015), Φ⁻¹", lambda: inverse(unit(mwc1616, 32)), LATTICE),
     Row("64 bits, its high 32, Φ⁻¹", lambda: inverse(congruential(*_64, keep=32)), LATTICE),
     Row("128 bits, its high 52, Φ⁻¹", lambda: inverse(congruential(*_128, keep=52)), LATTICE),
     Row("MRG32k3a, Φ⁻¹", lambda: inverse(mrg32k3a()), LATTICE),
@@ -322,10 +322,10 @@ ROWS = [
     Row("lagged Fibonacci 607, 273, Φ⁻¹", lambda: inverse(lagged(607, 273)), LATTICE),
     Row("subtract-with-borrow 43, 22, Φ⁻¹", lambda: inverse(lagged(43, 22, -1)), LATTICE),
     Row("RANLUX's recurrence 24, 10, Φ⁻¹", lambda: inverse(lagged(24, 10, -1, bits=24)), LATTICE),
-    Row("TW223 (LuaJIT), polar", lambda: polar(words(luajit, 52)), LINEAR),
-    Row("xorshift128+ in V8's blocks, polar", lambda: polar(words(v8, 52)), LINEAR),
-    Row("xorshift128, polar", lambda: polar(words(xorshift128, 32)), LINEAR),
-    Row("WELL512a, polar", lambda: polar(words(well512, 32)), LINEAR),
+    Row("TW223 (LuaJIT), polar", lambda: polar(unit(luajit, 52)), LINEAR),
+    Row("xorshift128+ in V8's blocks, polar", lambda: polar(unit(v8, 52)), LINEAR),
+    Row("xorshift128, polar", lambda: polar(unit(xorshift128, 32)), LINEAR),
+    Row("WELL512a, polar", lambda: polar(unit(well512, 32)), LINEAR),
     Row("MT19937, Python's random.gauss", gauss, STATE),
     Row("MT19937, numpy.random.normal (legacy)", lambda: legacy("normal"), STATE),
     Row("MT19937, numpy.random.laplace (legacy)", lambda: legacy("laplace"), STATE, _LAPLACE),
@@ -336,7 +336,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-def measured(row: Row) -> Line:
+def measure_row(row: Row) -> Line:
     """Draw twice as much until the row's test is certain."""
     law, stream = Claim.parse(row.claim), KeyedStream.from_seed(SEED)
     draw, values, size = row.begin(), np.empty(0), FEWEST
@@ -358,7 +358,7 @@ def measured(row: Row) -> Line:
     return Line(row.name, row.test, None, None, seconds, "", result.effect)
 
 
-def told(one: Line) -> str:
+def line_text(one: Line) -> str:
     """A line for people."""
     needed, drawn = ("" if n is None else f"{n:,}" for n in (one.needed, one.drawn))
     return (
@@ -372,8 +372,8 @@ def main() -> None:
     lines = []
     for row in ROWS:
         if any(part in row.name for part in chosen.only):
-            lines.append(measured(row))
-            print(told(lines[-1]), flush=True)
+            lines.append(measure_row(row))
+            print(line_text(lines[-1]), flush=True)
     if not chosen.write:
         return
     # these rows are replaced; others that are still in ROWS stay

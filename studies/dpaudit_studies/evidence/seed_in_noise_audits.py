@@ -42,7 +42,7 @@ def audits() -> list[tuple[str, str, int, int]]:
     ]
 
 
-def audited(
+def audit(
     law: str, code: str, bits: int, seed: int, *, key: Path, samples: float
 ) -> dict[str, Any]:
     began = time.process_time()
@@ -76,7 +76,7 @@ def main() -> None:
         for law, code, bits, seed in audits():
             if any(row["seed"] == seed for row in done):
                 continue
-            done.append(audited(law, code, bits, seed, key=key, samples=args.samples))
+            done.append(audit(law, code, bits, seed, key=key, samples=args.samples))
             write(WRITTEN, done)
             print(done[-1], flush=True)
 

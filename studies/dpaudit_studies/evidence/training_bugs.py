@@ -217,12 +217,12 @@ STEP_BUGS = (
 )
 
 
-def shown(result: MechanismResult) -> str:
+def bound_cell(result: MechanismResult) -> str:
     bound = f"≥ {np.floor(100 * result.epsilon.low) / 100:.2f}"
     return f"**{bound}**" if result.verdict == "finding" else bound
 
 
-def marked(verdict: str) -> str:
+def verdict_cell(verdict: str) -> str:
     return "**found**" if verdict == "finding" else verdict
 
 
@@ -230,7 +230,7 @@ def marked(verdict: str) -> str:
 class Task:
     """A training with its levels; ``ones`` is the number of runs with one canary."""
 
-    says: str
+    title: str
     run: Callable[..., MechanismResult]
     by_weights: Callable[..., Array]
     by_steps: Callable[..., Array]
@@ -265,7 +265,7 @@ def table(args: Namespace) -> None:
     lines = args.out.read_text().splitlines() if args.out and args.out.exists() else []
     if not lines:
         lines = [
-            f"{at.says}; claim {CLAIM}: ε = {DpSgd.parse(CLAIM).epsilon(1e-5):.2f} at δ = 1e-5; "
+            f"{at.title}; claim {CLAIM}: ε = {DpSgd.parse(CLAIM).epsilon(1e-5):.2f} at δ = 1e-5; "
             f"{runs} runs, of one canary {at.ones:,}; α = {ALPHA}; seed {seed}",
             "",
             "| bug | step | loader | run: ε | one: ε | all steps: ε | CPU seconds |",
@@ -278,11 +278,11 @@ def table(args: Namespace) -> None:
             continue
         began = time.process_time()
         cells = [
-            "" if args.no_steps else marked(step_level(name, seed, at.weights)),
-            marked(loader_level(loop, seed)),
-            shown(at.run(loop, at.by_weights, runs, seed)),
-            shown(at.one(loop, ones, seed)) if ones else "",
-            shown(at.run(loop, at.by_steps, runs, seed)),
+            "" if args.no_steps else verdict_cell(step_level(name, seed, at.weights)),
+            verdict_cell(loader_level(loop, seed)),
+            bound_cell(at.run(loop, at.by_weights, runs, seed)),
+            bound_cell(at.one(loop, ones, seed)) if ones else "",
+            bound_cell(at.run(loop, at.by_steps, runs, seed)),
         ]
         took = time.process_time() - began
         lines.append(f"| {name} | {' | '.join(cells)} | {took:.0f} |")
@@ -305,7 +305,7 @@ def honest(args: Namespace) -> None:
         findings = sum(audit(seed).verdict == "finding" for seed in range(times))
         interval = clopper_pearson(findings, times)
         line = (
-            f"{at.says}, honest, {name}: {findings} of {times} findings at α = {ALPHA}, "
+            f"{at.title}, honest, {name}: {findings} of {times} findings at α = {ALPHA}, "
             f"95 % interval {interval.low:.3f} to {interval.high:.3f}"
         )
         print(line, flush=True)

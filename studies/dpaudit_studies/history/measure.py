@@ -67,12 +67,8 @@ def _mark(rows: Sequence[dict[str, Any]]) -> None:
     span = first if first == last else f"{first} to {last}"
     span += f" ({between} of them without)" if between else ""
     for i in bad:
-        rows[i] |= {
-            "first": first,
-            "last": last,
-            "after": clean[0] if clean else None,
-            "versions": span,
-        }
+        after = clean[0] if clean else None
+        rows[i] |= {"first": first, "last": last, "after": after, "versions": span}
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -84,7 +80,7 @@ def summary(rows: Sequence[Row]) -> str:
     library = rows[0]["library"]
     text = f"{audited} of {len(releases)} releases of {library} audited. "
     if findings:
-        text += "; ".join(_told(check, row) for check, row in findings.items()) + "."
+        text += "; ".join(_finding_text(check, row) for check, row in findings.items()) + "."
     elif audited:
         text += "No finding in any of them."
     text += f" Not installed: {', '.join(lacking)}." if lacking else ""
@@ -92,7 +88,7 @@ def summary(rows: Sequence[Row]) -> str:
     return text + (f" {failed} checks cannot run." if failed else "")
 
 
-def _told(check: str, row: Row) -> str:
+def _finding_text(check: str, row: Row) -> str:
     then = f"no finding from {row['after']}" if row["after"] else "to the newest that was audited"
     return f"{check}: {row['finding']} in {row['versions']}, {then}"
 
@@ -131,7 +127,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                 folder=folder, library=about.library, adapter=about.adapter, empty=about.empty
             )
             audits = [
-                _audited(where, Check.parse(text), grid, f"{cell.settings['seed']}/{cell.id}")
+                _run_check(where, Check.parse(text), grid, f"{cell.settings['seed']}/{cell.id}")
                 for text in grid.check
             ]
             return {
@@ -144,23 +140,18 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         return {"built": None, "installed": "", "audits": [], "failed": str(error)}
 
 
-def _audited(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
+def _run_check(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     began = time.monotonic()
     try:
-        outcome = (_by_battery if check.method == BATTERY else _by_attack)(
-            where, check, grid, f"{seed}/{check}"
-        )
+        audit = _by_battery if check.method == BATTERY else _by_attack
+        outcome = audit(where, check, grid, f"{seed}/{check}")
     except MissingExtraError:
         lacks = f"the release has no {where.library.module}, or lacks what it imports"
         outcome = {"verdict": "cannot run", "failed": lacks}
     except (SamplerError, UsageError) as error:
         outcome = {"verdict": "cannot run", "failed": one_line(error, limit=_LONG)}
-    return {
-        "mechanism": check.mechanism,
-        "method": check.method,
-        **outcome,
-        "seconds": time.monotonic() - began,
-    }
+    about = {"mechanism": check.mechanism, "method": check.method}
+    return {**about, **outcome, "seconds": time.monotonic() - began}
 
 
 def _by_battery(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
@@ -191,24 +182,19 @@ def _by_attack(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> 
             ),
         )
     low = None if result.epsilon is None else result.epsilon.low
-    delta = f", δ = {check.delta:g}" if check.delta else ""
-    return {
-        "claim": f"ε = {check.epsilon:g}{delta}",
-        "epsilon": low,
-        **_verdict(result, grid),
-    }
+    claim = f"ε = {check.epsilon:g}" + (f", δ = {check.delta:g}" if check.delta else "")
+    return {"claim": claim, "epsilon": low, **_verdict(result, grid)}
 
 
 def _verdict(result: AuditResult | MechanismResult, grid: HistoryGrid) -> dict[str, Any]:
     counted = [test for test in result.tests if not test.advisory]
     worst = min(counted, key=lambda test: test.p_adjusted, default=None)
     leading = next((test for test in counted if test.finding), worst)
+    leading = leading if result.verdict == "finding" else None
     return {
         "verdict": result.verdict,
-        "finding": leading.name if leading is not None and result.verdict == "finding" else None,
-        "effect": one_line(leading.effect, limit=_LONG)
-        if leading is not None and result.verdict == "finding"
-        else None,
+        "finding": leading and leading.name,
+        "effect": leading and one_line(leading.effect, limit=_LONG),
         "p": None if worst is None else min(1.0, worst.p_adjusted * grid.pairs),
         "values": result.samples,
     }
@@ -232,6 +218,10 @@ _COLUMNS = {
     "seconds": ("seconds", "seconds"),
     "failed": ("why not", "text"),
 }
+_FIGURE = {
+    "kind": "map", "x": "version", "y": "check", "value": "found",
+    "title": "Findings by release: dark is a finding", "label_y": "check",
+}  # fmt: skip
 _STORY = """
 Each release was installed in an environment of its own and audited from outside it: its noise by \
 the battery against the law that the library documents, its mechanisms by attacks against the \
@@ -276,15 +266,6 @@ def history_spec(
         "column": [
             {"key": key, "label": label, "format": form} for key, (label, form) in _COLUMNS.items()
         ],
-        "figure": [
-            {
-                "kind": "map",
-                "x": "version",
-                "y": "check",
-                "value": "found",
-                "title": "Findings by release: dark is a finding",
-                "label_y": "check",
-            }
-        ],
+        "figure": [_FIGURE],
     }
     return spec_of(table, name=f"history {name}")

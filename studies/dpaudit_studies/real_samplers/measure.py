@@ -185,10 +185,10 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         return {**row, "verdict": _NOT_INSTALLED, "failed": str(error)}
     except SamplerError as error:
         return {**row, "verdict": "failed", "failed": str(error)}
-    return {**row, **_shown(result), "seconds": time.monotonic() - began, "failed": None}
+    return {**row, **_outcome(result), "seconds": time.monotonic() - began, "failed": None}
 
 
-def _shown(result: AuditResult) -> dict[str, Any]:
+def _outcome(result: AuditResult) -> dict[str, Any]:
     findings = [test for test in result.tests if test.finding]
     return {
         "verdict": result.verdict,

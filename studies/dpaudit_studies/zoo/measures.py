@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpaudit.audit.result import AuditResult
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
@@ -166,7 +167,7 @@ class CalibrationGrid(Grid, frozen=True):
 def calibrate(cell: Cell, arm: None) -> dict[str, Any]:
     """The findings of ``trials`` audits of one sampler (:class:`CalibrationGrid`)."""
     del arm
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     grid, trials = cell.grid(CalibrationGrid), cell.settings["trials"]
     tests = tuple(name for name in registry.plugins("tests") if name not in grid.without)
     claim, make = Claim.parse(GAUSSIAN), honest(grid.sampler)
@@ -209,16 +210,12 @@ def _alarms(findings: int, audits: int, by: Mapping[str, int], alpha: float) -> 
 
 def calibration_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row per sampler, and one for all of them, from rows of one batch each."""
-    if not rows:
-        return []
-    groups = {
-        name: [row for row in rows if row["sampler"] == name]
-        for name in dict.fromkeys(r["sampler"] for r in rows)
-    }
-    return [_joined(name, some) for name, some in (*groups.items(), (_ALL, list(rows)))]
+    groups = grouped(rows, itemgetter("sampler"))
+    total = [_row(_ALL, rows)] if rows else []
+    return [*(_row(some[0]["sampler"], some) for some in groups), *total]
 
 
-def _joined(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _row(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     by = Counter[str]()
     for row in rows:
         by.update(row["by"])
@@ -301,7 +298,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     failures: list[str] = []
     began = time.monotonic()
     seed = f"{cell.settings['seed']}/{label[1]}"
-    audited = _tried("audit", failures, lambda: _audit(subject, grid, stream, seed))
+    audited = _try("audit", failures, lambda: _audit(subject, grid, stream, seed))
     seconds = time.monotonic() - began
     others = {"half": half} if half else _peers(subject, grid, stream.child("peers"), failures)
     return {
@@ -310,7 +307,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "expected": subject.expected,
         "why": subject.why,
         "claim": subject.claim,
-        **(_found(audited) if audited is not None else {"found": False, "verdict": "failed"}),
+        **(_outcome(audited) if audited is not None else {"found": False, "verdict": "failed"}),
         **others,
         "failed": "; ".join(failures) or None,
         "audit_seconds": seconds,
@@ -320,14 +317,14 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 def _peers(
     subject: Specimen, grid: ZooGrid, stream: KeyedStream, failures: list[str]
 ) -> dict[str, Any]:
-    z = _tried("peers", failures, lambda: _normal_values(subject, grid.samples, stream))
+    z = _try("peers", failures, lambda: _normal_values(subject, grid.samples, stream))
     return {
-        name: None if z is None else _tried(name, failures, lambda peer=peer: peer(z, grid.alpha))  # type: ignore[misc]
+        name: None if z is None else _try(name, failures, lambda peer=peer: peer(z, grid.alpha))  # type: ignore[misc]
         for name, peer in PEERS.items()
     }
 
 
-def _tried(name: str, failures: list[str], work: Callable[[], Any]) -> Any:
+def _try(name: str, failures: list[str], work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Exception as error:  # noqa: BLE001 one specimen that fails must not cost the others
@@ -347,7 +344,7 @@ def _audit(subject: Specimen, grid: ZooGrid, stream: KeyedStream, seed: str) -> 
         return run_audit(sampler, claim=Claim.parse(subject.claim), options=options)
 
 
-def _found(result: AuditResult) -> dict[str, Any]:
+def _outcome(result: AuditResult) -> dict[str, Any]:
     findings = [test for test in result.tests if test.finding]
     positions = [test.seen_after for test in findings if test.seen_after is not None]
     least = min((test.p_adjusted for test in result.tests if not test.advisory), default=1.0)
@@ -387,9 +384,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
         ("borderline", "are borderline"),
         ("missed", "cannot show"),
     ):
-        parts += _counted(flawed, "expected", expected, f"that {phrase}")
+        parts += _count(flawed, "expected", expected, f"that {phrase}")
     for half in ("training", "test"):
-        parts += _counted(flawed, "half", half, f"of the {half} half")
+        parts += _count(flawed, "half", half, f"of the {half} half")
     text = f"{parts[0]}: {', '.join(parts[1:])}."
     right = [row for row in rows if row["expected"] == "passed"]
     if right:
@@ -408,7 +405,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return text
 
 
-def _counted(rows: Sequence[Mapping[str, Any]], key: str, value: str, phrase: str) -> list[str]:
+def _count(rows: Sequence[Mapping[str, Any]], key: str, value: str, phrase: str) -> list[str]:
     some = [row for row in rows if row.get(key) == value]
     return [f"{sum(map(_is_found, some))} of {len(some)} {phrase}"] if some else []
 

@@ -111,7 +111,7 @@ def mmd(y: tuple[Array, Array], job: dict) -> float:
     return float(tester.estimate_lower_bound(*y, job["alpha"]))
 
 
-def audited(folder: Path) -> dict[str, object]:
+def audit(folder: Path) -> dict[str, object]:
     archive = np.load(folder / "releases.npz", allow_pickle=False)
     job = json.loads(str(archive["job"]))
     both = np.concatenate([archive["x0"], archive["x1"]])
@@ -140,7 +140,7 @@ def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     for folder in map(Path, sys.argv[1:]):
-        answer = audited(folder)
+        answer = audit(folder)
         (folder / "dp-auditorium.json").write_text(json.dumps(answer) + "\n")
         print(folder.name, json.dumps(answer), flush=True)
 

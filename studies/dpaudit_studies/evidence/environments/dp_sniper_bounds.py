@@ -86,7 +86,7 @@ def bound(likelier: np.ndarray, other: np.ndarray, alpha: float, delta: float) -
     return math.log(low / high) if low > 0 else 0.0
 
 
-def audited(folder: Path) -> dict[str, object]:
+def audit(folder: Path) -> dict[str, object]:
     """The attack chosen on the learning half, counted on the other."""
     archive = np.load(folder / "releases.npz", allow_pickle=False)
     job = json.loads(str(archive["job"]))
@@ -130,7 +130,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as out:
         set_output_directory(out)
         for folder in map(Path, sys.argv[1:]):
-            answer = audited(folder)
+            answer = audit(folder)
             (folder / "dp-sniper.json").write_text(json.dumps(answer) + "\n")
             print(folder.name, json.dumps(answer), flush=True)
 
