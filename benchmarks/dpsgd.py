@@ -6,18 +6,16 @@ update. `--device cuda` on a GPU.
 
 from __future__ import annotations
 
-import platform
 import warnings
 
 import torch
-from harness import medians
+from harness import MACHINE, medians
 from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader
 
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
-from dpaudit.provenance import hardware
 from dpaudit.queries.opacus import use_noise_source
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
@@ -99,9 +97,7 @@ def main() -> None:
     args = options(__doc__, device="cpu", threads=1, repeats=60)
     device = torch.device(args.device)
     torch.set_num_threads(args.threads)
-    print(
-        f"{hardware()}, {args.threads} thread(s), Python {platform.python_version()}, seed {SEED!r}"
-    )
+    print(f"{MACHINE}, {args.threads} thread(s), seed {SEED!r}")
     print(
         f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>10}{'gaussian':>10}{'pancake':>10}"
         f"{'gaussian':>10} / opacus {'pancake':>11} / opacus   (ms per step; ratios, quartiles)"

@@ -65,13 +65,9 @@ def main() -> None:
     session, _ = timed(
         f"a session: query and release held, {cores()} threads", lambda: run_session(*parties)
     )
-    print(
-        "  seconds " + ", ".join(f"{name} {spent:.2f}" for name, spent in session.seconds.items())
-    )
-    print(
-        f"  wire {session.wire:,} bytes, "
-        f"of which messages {session.wire - session.release.nbytes:,}"
-    )
+    print("  seconds", ", ".join(f"{name} {spent:.2f}" for name, spent in session.seconds.items()))
+    messages = session.wire - session.release.nbytes
+    print(f"  wire {session.wire:,} bytes, of which messages {messages:,}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transcript.json"
         write(session.record, path)

@@ -6,18 +6,15 @@ each in a process of its own. `--device cuda` on a GPU.
 
 from __future__ import annotations
 
-import platform
-
 import numpy as np
 import torch
-from harness import apart, medians
+from harness import MACHINE, apart, medians
 
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
-from dpaudit.provenance import hardware
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.evidence import options
 from dpaudit_studies.timing import WARM_UP, in_turn, ratio
@@ -81,9 +78,7 @@ def main() -> None:
     args = options(__doc__, device="cpu", threads=1, dim=sizes)
     device = torch.device(args.device)
     torch.set_num_threads(args.threads)
-    print(
-        f"{hardware()}, {args.threads} thread(s), Python {platform.python_version()}, seed 'bench'"
-    )
+    print(f"{MACHINE}, {args.threads} thread(s), seed 'bench'")
     print(
         f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'seed-in':>9}{'torch':>9}{'numpy':>9}"
         f"{'pancake':>9} [quartiles]    {'seed-in':>9} [quartiles]   (ns per value, ratios)"

@@ -59,11 +59,9 @@ def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: 
     """One process: encoding, masking, framing, checking, unmasking, decoding."""
     dim, stream = len(updates[0]), KeyedStream.from_seed(seed)
     point = FixedPoint.finest(bits=32, parties=len(updates), bound=1.0, sigma=sigma, length=dim)
-    share = (
-        NoiseShare(law="discrete-gaussian", sigma=sigma, granularity=point.granularity)
-        if sigma
-        else None
-    )
+    share = None
+    if sigma:
+        share = NoiseShare(law="discrete-gaussian", sigma=sigma, granularity=point.granularity)
 
     def encoder(i: int):
         noise = share.drawer(stream.child("noise", i)) if share else None
@@ -124,13 +122,8 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
         joined = moments[None, "published"] - moments["join", "served"]
         total = np.load(folder / "sum.npy", mmap_mode="r")
         right = exact(total, updates, first["granularity"])
-        spent = children_cpu() - used
-        return {
-            "seconds": seconds,
-            "joined": joined.total_seconds(),
-            "processor": spent,
-            "exact": right,
-        }
+        times = {"seconds": seconds, "joined": joined.total_seconds()}
+        return {**times, "processor": children_cpu() - used, "exact": right}
 
 
 def main() -> None:

@@ -121,12 +121,8 @@ def form_of(case: Release) -> str:
 def _arm(case: Release, cell: Cell) -> Arm:
     host: dict[str, Any] = {"name": "dpsgd-gradient", "model": "cnn", "data": "synthetic"}
     if case.host == "histogram":
-        host = {
-            "name": "histogram",
-            "table": "uniform",
-            "bins": case.d,
-            "records": case.records or case.d,
-        }
+        host = {"name": "histogram", "table": "uniform", "bins": case.d}
+        host["records"] = case.records or case.d
     settings = {
         "seed": cell.settings["seed"],
         "epsilon": EPSILON,

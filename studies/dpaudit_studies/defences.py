@@ -337,9 +337,8 @@ def _release(batch: Batch, known: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Releases of ``known`` zeros, and of the batch's queries, in one call."""
     if not known:
         return batch.query[:0], batch.release()
-    query = torch.cat(
-        [torch.zeros(known, batch.query.shape[1], dtype=batch.query.dtype), batch.query]
-    )
+    zeros = torch.zeros(known, batch.query.shape[1], dtype=batch.query.dtype)
+    query = torch.cat([zeros, batch.query])
     values = batch.arm.mitigation.release(
         query, batch.arm.source, stream=batch.stream.child("release")
     )
@@ -391,10 +390,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
         noises = read.setdefault(row["mitigation"], [])
         if row["beats_honest"] and row["source"] not in noises:
             noises.append(row["source"])
-    lost = "; ".join(
-        f"{mitigation} ({', '.join(noises)})" for mitigation, noises in read.items() if noises
-    )
-    unread = "; ".join(mitigation for mitigation, noises in read.items() if not noises)
+    lost = "; ".join(f"{name} ({', '.join(noises)})" for name, noises in read.items() if noises)
+    unread = "; ".join(name for name, noises in read.items() if not noises)
     rounds = max(row["rounds"] for row in rows)
     needed = float(scipy.stats.binom.isf(LEVEL / len(rows), rounds, 0.5)) + 1
     return (

@@ -176,9 +176,8 @@ class TrainingGrid(Grid, frozen=True):
         """What is given of it, and the usual settings for the rest."""
         from dpaudit.training.private.run import Recipe
 
-        return Recipe(
-            **{name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
-        )
+        values = {name: getattr(self, name) for name in _RECIPE}
+        return Recipe(**{name: value for name, value in values.items() if value is not None})
 
 
 class _Arm:
@@ -239,9 +238,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     del arm
     grid, count = cell.grid(TrainingGrid), cell.settings["trials"]
     if count < _FEWEST:
-        raise SpecError(
-            f"trials={count}: the measure dpsgd-training takes at least {_FEWEST} canaries"
-        )
+        raise SpecError(f"trials={count}: dpsgd-training takes at least {_FEWEST} canaries")
     recipe, seed = grid.recipe, f"{cell.settings['seed']}/{cell.id}"
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("run", grid.run)
     dim, secret = _parameters(recipe.model), stream.child("attacker's key").bytes(32)
@@ -399,9 +396,7 @@ def _sides(scores: npt.ArrayLike, member: npt.ArrayLike) -> tuple[Array, Array]:
     """
     values, is_member = np.asarray(scores, np.float64), np.asarray(member, np.bool_)
     if values.shape != is_member.shape or not is_member.any() or is_member.all():
-        raise UsageError(
-            f"scores of {len(values)}, {is_member.sum()} of them members: needs some of each"
-        )
+        raise UsageError(f"members={is_member.sum()} of {len(values)} scores: needs some of each")
     return np.sort(values[is_member]), np.sort(values[~is_member])
 
 

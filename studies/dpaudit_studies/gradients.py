@@ -335,9 +335,8 @@ def size(cell: Cell, arm: None) -> dict[str, Any]:
     query = host(cell, grid)
     stream = cell.stream
     with threads(threads_for(query.dim)):
-        block = query.block(
-            cell.settings["trials"], stream=stream.child("records"), clips=(math.inf,)
-        )
+        records, pairs = stream.child("records"), cell.settings["trials"]
+        block = query.block(pairs, stream=records, clips=(math.inf,))
         outcome["squares"] = [float(block.query(math.inf).square().sum())]
         for some in block.exchanges():
             sizes = torch.linalg.vector_norm(some.changes(math.inf), dim=1)

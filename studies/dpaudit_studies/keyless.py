@@ -91,6 +91,10 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                 spent.append(children_cpu() - before)
             else:
                 wrong += 1
+
+    def middle(name: str) -> float | None:
+        return median(float(one[name]) for one in recoveries) if recoveries else None
+
     slowest = max(recoveries, key=lambda one: float(one["seconds"]), default={})
     return {
         "d": case.d,
@@ -103,11 +107,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "wrong": wrong,
         "lattice_rows": slowest.get("lattice_rows"),
         "reduction": slowest.get("reduction", f"none up to BKZ-{case.block}"),
-        "seconds": median(float(one["seconds"]) for one in recoveries) if recoveries else None,
+        "seconds": middle("seconds"),
         "slowest": slowest.get("seconds"),
-        "cpu_seconds": median(float(one["cpu_seconds"]) for one in recoveries)
-        if recoveries
-        else None,
+        "cpu_seconds": middle("cpu_seconds"),
         "all_cpu_seconds": median(spent) if recoveries else None,
         "estimated_seconds": _estimated(case, slowest) if recoveries else None,
         "cosine": min(cosines) if cosines else None,

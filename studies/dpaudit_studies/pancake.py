@@ -74,10 +74,8 @@ def gain(cell: Cell, arm: Arm) -> dict[str, Any]:
             for name in ("nearest-peak", "likelihood-ratio")
         ]
         right = [r + int(h.sum()) for r, h in zip(right, hits, strict=True)]
-        only = [
-            only[0] + int((hits[0] & ~hits[1]).sum()),
-            only[1] + int((hits[1] & ~hits[0]).sum()),
-        ]
+        first, second = hits
+        only = [only[0] + int((first & ~second).sum()), only[1] + int((second & ~first).sum())]
     difference = (right[1] - right[0]) / trials
     spread = 1.96 * math.sqrt(max(sum(only) / trials - difference**2, 0.0) / trials)
     low, high = difference - spread, difference + spread
@@ -95,10 +93,8 @@ def gain_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     better = sum(row["difference"]["low"] > 0 for row in rows)
     worse = sum(bool(row["worse"]) for row in rows)
     best = max(rows, key=lambda row: float(row["difference"]["value"]))
-    gain, where = (
-        100 * best["difference"]["value"],
-        f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}",
-    )
+    gain = 100 * best["difference"]["value"]
+    where = f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}"
     return (
         f"The likelihood ratio is better than the nearest peak in {better} and worse in {worse} of "
         f"{len(rows)} cells (95 %, paired); its largest gain is {gain:.1f} points, "
@@ -205,11 +201,8 @@ def reconstruction(cell: Cell, arm: Arm) -> dict[str, Any]:
 
     One release per round; which bins are unknown, and their counts, are drawn afresh.
     """
-    trials, unknown, d = (
-        cell.settings["trials"],
-        cell.grid(ReconstructionGrid).unknown,
-        arm.host.dim,
-    )
+    trials, d = cell.settings["trials"], arm.host.dim
+    unknown = cell.grid(ReconstructionGrid).unknown
     reader = registry.load("attacks", "phase-reader")(key=arm.held_key, sigma=arm.sigma)
     right = trusted = wrongly = 0
     needed = available = 0.0

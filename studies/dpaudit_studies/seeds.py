@@ -34,11 +34,8 @@ def whole_query(cell: Cell, arm: Arm) -> dict[str, Any]:
         right += int(same.all(1).sum())
         values += int(same.sum())
         wrong += int((reading.found & ~same.all(1)).sum())
-    return {
-        "success": interval(right, trials),
-        "values": values / (trials * arm.host.dim),
-        "wrong": wrong,
-    }
+    share = values / (trials * arm.host.dim)
+    return {"success": interval(right, trials), "values": share, "wrong": wrong}
 
 
 def whole_query_summary(rows: Sequence[Mapping[str, Any]]) -> str:

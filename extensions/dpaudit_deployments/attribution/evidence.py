@@ -177,11 +177,8 @@ def _tests(group: _Group, spread: np.random.Generator) -> Iterator[tuple[str, Ev
     flips = int(flipped.sum())
     rate = flip_probability(states, group.registration.epsilon)
     p = binomial_two_sided(flips, n, rate)
-    expected = f"{n * rate:,.1f} of {n:,} false outputs expected"
-    yield (
-        "flip-rate",
-        Evidence(p=p, statistic=flips / n, effect=f"{flips:,} false outputs; {expected}"),
-    )
+    effect = f"{flips:,} false outputs; {n * rate:,.1f} of {n:,} false outputs expected"
+    yield "flip-rate", Evidence(p=p, statistic=flips / n, effect=effect)
     if not 0 < flips < n or states == 1:
         return
     yield "flips-by-truth", _by_truth(true != 0, flipped)

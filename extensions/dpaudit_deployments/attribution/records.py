@@ -125,9 +125,7 @@ def read_events(path: Path, *, default: Registration) -> Iterator[Source]:
 def _place(registration: Registration, reports: list[Report]) -> int:
     place = registration.index.get(tuple(sorted(reports)))
     if place is None:
-        raise RefusedError(
-            f"the reports {sorted(reports)[:4]} are no output of the source's registration"
-        )
+        raise RefusedError(f"reports={sorted(reports)[:4]}: no output of the source's registration")
     return place
 
 
@@ -201,9 +199,8 @@ def read_buckets(path: Path) -> frozenset[str | int]:
     Raises:
         UsageError: the file cannot be read, or is none.
     """
-    return frozenset(
-        row.bucket if isinstance(row, _Row) else row for row in _items(path, str | int | _Row)
-    )
+    items = _items(path, str | int | _Row)
+    return frozenset(item.bucket if isinstance(item, _Row) else item for item in items)
 
 
 def read_aggregatable(path: Path) -> Iterator[tuple[AggregatableReport, Mapping[str, Any]]]:

@@ -276,9 +276,7 @@ def _data(header: Mapping[str, Any], default: range) -> list[int]:
     if not isinstance(data, list) or not all(
         isinstance(x, int) and not isinstance(x, bool) and 0 <= x < _DATA for x in data
     ):
-        raise RefusedError(
-            f"trigger_data={shown(data)}: must be a list of whole numbers of 32 bits"
-        )
+        raise RefusedError(f"trigger_data={shown(data)}: must be a list of 32-bit whole numbers")
     return data
 
 

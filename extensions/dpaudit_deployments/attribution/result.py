@@ -203,26 +203,26 @@ def _meaning(result: AttributionResult) -> Iterator[Meaning]:
         yield no_verdict()
         return
     if result.verdict == "no-finding" and result.tests:
-        explanation = (
+        text = (
             "The recorded reports do not contradict the randomised response and the noise that "
             "the specification requires. That is about these reports, made as they were recorded."
         )
-        yield Meaning(heading="The noise seen is as specified", says=explanation)
+        yield Meaning(heading="The noise seen is as specified", says=text)
     if any(t.finding for t in result.tests):
-        explanation = (
+        text = (
             "The ε of a source, or of a summary report, is computed from the specified law; where "
             "outputs are drawn otherwise, or noise is smaller or related, people are less "
             "protected than stated. Check first that the true outputs were recorded correctly, "
             "then how the random numbers are made."
         )
-        yield Meaning(heading="The noise is not as specified", says=explanation)
+        yield Meaning(heading="The noise is not as specified", says=text)
     if any(f.serious for f in result.findings):
-        explanation = (
+        text = (
             "Bounds, budgets or limits are exceeded, as listed below: sources lose more than the "
             "specification allows. Each is a fact about the files, or a bound that holds at the "
             "stated level."
         )
-        yield Meaning(heading="More is spent than allowed", says=explanation)
+        yield Meaning(heading="More is spent than allowed", says=text)
 
 
 def _not_excluded(result: AttributionResult) -> tuple[str, ...]:
@@ -258,24 +258,22 @@ def _sections(result: AttributionResult) -> Iterator[Section]:
     if finding_blocks:
         yield Section(title="What was found", blocks=tuple(finding_blocks))
     if result.noise is not None or any(claim.sources for claim in result.claims):
-        explanation = (
+        text = (
             "At least: a lower bound without assumptions on the mechanism; with n pairs it cannot "
             "exceed about ln n. By the noise: the ε of a mechanism of the claimed form with as "
             "much noise as was seen, with a 95 % interval."
         )
-        blocks: list[Block] = [Text(explanation), *filter(None, [_chart(result)])]
+        blocks: list[Block] = [Text(text), *filter(None, [_chart(result)])]
         blocks.append(_bounds_table(result))
         yield Section(title="ε claimed and shown", blocks=tuple(blocks))
     if result.claims:
-        explanation = (
+        text = (
             "A source’s event-level reports are one of a number of output states. With the "
             "probability in the column “drawn at random” the browser draws one of them, which may "
             "be the true one. One source loses at most ε; a person loses at most the sum over all "
             "sources."
         )
-        yield Section(
-            title="What registrations permit", blocks=(Text(explanation), _claims_table(result))
-        )
+        yield Section(title="What registrations permit", blocks=(Text(text), _claims_table(result)))
     if tables := tuple(_spending_tables(result)):
         yield Section(title="What was spent", blocks=tables)
     yield from last_sections(result.tests, _not_excluded(result))
@@ -301,10 +299,8 @@ def _facts(result: AttributionResult) -> list[tuple[str, str]]:
         if budget.largest:
             facts.append(("Largest loss of a source", f"ε = {quantity(budget.largest.epsilon)}"))
     if result.tests:
-        facts += [
-            ("Tests", count(len(result.tests))),
-            ("α for all tests together", quantity(result.alpha)),
-        ]
+        facts.append(("Tests", count(len(result.tests))))
+        facts.append(("α for all tests together", quantity(result.alpha)))
     return [*facts, ("Time", wording.seconds(result.seconds))]
 
 

@@ -62,13 +62,9 @@ def audit_attribution(options: AttributionOptions) -> AttributionResult:
     summaries, unnoised = options.summary or (), options.unnoised or ()
     epsilon, event_epsilon = options.epsilon, options.event_epsilon
     if unnoised and len(unnoised) != len(summaries):
-        raise UsageError(
-            f"unnoised={len(unnoised)} files: give one per --summary, in the same order"
-        )
+        raise UsageError(f"unnoised={len(unnoised)} files: give one per --summary, in its order")
     if not 0 <= event_epsilon <= LARGEST_EVENT_EPSILON:
-        raise UsageError(
-            f"event-epsilon={event_epsilon}: must be from 0 to {LARGEST_EVENT_EPSILON}"
-        )
+        raise UsageError(f"event-epsilon={event_epsilon}: must lie in 0 … {LARGEST_EVENT_EPSILON}")
     summary_claim(epsilon)
     stated: tuple[Registration, ...] = ()
     if options.config is not None:

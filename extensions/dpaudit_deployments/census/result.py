@@ -189,18 +189,18 @@ def _meaning(result: CensusResult) -> Meaning:
     if result.verdict == "inconclusive":
         return no_verdict()
     if result.verdict == "no-finding":
-        explanation = (
+        text = (
             "In the cells whose true count is known, the noise is as the files state. Those cells "
             "were drawn by the same program as all others, but nobody outside can look at others."
         )
-        return Meaning(heading="The noise seen is as stated", says=explanation)
-    explanation = (
+        return Meaning(heading="The noise seen is as stated", says=text)
+    text = (
         "The privacy guarantee is computed from the stated variances and from independent "
         "discrete Gaussian noise; where the noise is smaller, related or of another law, the "
         "people counted are less protected than stated. Check first that the structural zeros "
         "are zeros in these data, then ask the publisher how this noise was drawn."
     )
-    return Meaning(heading="The noise is not what the files state", says=explanation)
+    return Meaning(heading="The noise is not what the files state", says=text)
 
 
 def _hazards(result: CensusResult) -> tuple[Hazard, ...]:
@@ -224,12 +224,12 @@ def _sections(result: CensusResult) -> Iterator[Section]:
     if finding_blocks:
         yield Section(title="What was found", blocks=tuple(finding_blocks))
     if result.groups:
-        explanation = (
+        text = (
             "In a cell whose true count is known, the measurement shows the noise itself: "
             "structural zeros, exact totals minus what was measured, and parents minus their "
             "children."
         )
-        yield Section(title="The noise", blocks=(Text(explanation), _groups_table(result)))
+        yield Section(title="The noise", blocks=(Text(text), _groups_table(result)))
     yield from last_sections(result.tests, _not_excluded(result))
 
 

@@ -111,9 +111,8 @@ class ClientUpdates:
         y = y.reshape(records.shape)
 
         def loss(flat: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return functional.cross_entropy(
-                functional_call(self._model, self._named(flat), (x,)), y
-            )
+            logits = functional_call(self._model, self._named(flat), (x,))
+            return functional.cross_entropy(logits, y)
 
         updates: torch.Tensor = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
         for _ in range(self._steps - 1):
@@ -209,13 +208,10 @@ def sensitivity(strategy: Matrix, *, participations: int = 1, separation: int = 
     steps = len(gram)
     apart = np.abs(np.subtract.outer(np.arange(steps), np.arange(steps))) >= separation
     limit = _ZERO * float(gram.max())
-    if participations == 1 or not (gram[apart] > limit).any():
-        square = _most(np.diag(gram)[None], participations, separation)[0]
-        return Sensitivity(float(np.sqrt(square)), exact=True)
-    rows = _most(gram, participations, separation)
-    return Sensitivity(
-        float(np.sqrt(_most(rows[None], participations, separation)[0])), exact=False
-    )
+    exact = participations == 1 or not bool((gram[apart] > limit).any())
+    gains = np.diag(gram) if exact else _most(gram, participations, separation)
+    square = _most(gains[None], participations, separation)[0]
+    return Sensitivity(float(np.sqrt(square)), exact=exact)
 
 
 def _most(gains: Matrix, count: int, separation: int) -> Matrix:
@@ -373,18 +369,14 @@ class DpFtrl(ImageQuery):
             noisy[t] = release.step(total.numpy())
             velocity = self.momentum * velocity + torch.from_numpy(noisy[t])
             weights = weights - self.lr / self.cohort * velocity
-        return Run(
-            release.updates,
-            noisy,
-            weights,
-            {
-                client: Contribution(
-                    tuple(t for t, _ in parts),
-                    np.stack([u for _, u in parts]) if parts else np.empty((0, self.dim)),
-                )
-                for client, parts in watched_updates.items()
-            },
-        )
+        contributions = {
+            client: Contribution(
+                tuple(t for t, _ in parts),
+                np.stack([u for _, u in parts]) if parts else np.empty((0, self.dim)),
+            )
+            for client, parts in watched_updates.items()
+        }
+        return Run(release.updates, noisy, weights, contributions)
 
     def accuracy(self, weights: torch.Tensor) -> Accuracy:
         """The share of test images that ``weights`` name right."""

@@ -168,6 +168,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
             looks += len(round_.views)
         if seeded:
             read = [a + b for a, b in zip(read, _count_read(arm, host, run), strict=True)]
+    shares = zip(("alone", "sequence"), read if seeded else (), strict=False)
     return {
         "factorisation": cell.settings["host"].get("label", host.factors.name),
         **{name: interval(right[name], trials) for name in names},
@@ -175,11 +176,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
         "sensitivity": host.strategy_sensitivity,
         "exact": host.exact,
         "sigma": arm.sigma,
-        **(
-            {"alone": interval(read[0], read[2]), "sequence": interval(read[1], read[2])}
-            if seeded
-            else {}
-        ),
+        **{name: interval(count, read[2]) for name, count in shares},
     }
 
 

@@ -298,17 +298,14 @@ def _answers(attack: Any, publication: _Publication, rng: np.random.Generator) -
 
 def _reads_noise(attack: Any, publication: _Publication, sight: Sight) -> bool:
     """Whether the county's noise is read: with no count known, or from tables with all but two."""
-    true = np.concatenate(
-        [
-            (answer.values - publication.run.census.levels[-1].counts @ query.matrix)[
-                publication.county
-            ]
-            for query in publication.run.queries(publication.run.census.levels[-1].name)
-            for answer in [
-                publication.measured.of(publication.run.census.levels[-1].name, query.name)
-            ]
-        ]
-    )
+    run, county = publication.run, publication.county
+    lowest = run.census.levels[-1]
+    answers = [
+        publication.measured.of(lowest.name, query.name).values[county]
+        - lowest.counts[county] @ query.matrix
+        for query in run.queries(lowest.name)
+    ]
+    true = np.concatenate(answers)
     if publication.tables is None:
         rows = np.zeros(len(true), dtype=bool)
         rows[: len(sight.zeros)] = sight.zeros

@@ -191,10 +191,8 @@ class TopDownReader:
             return None
         some = np.flatnonzero(np.isfinite(ordered))
 
-        def fits(candidates: Floats) -> npt.NDArray[np.bool_]:
-            return np.asarray(
-                (candidates[:, some] == ordered[some]).all(1) & (some >= self._bits).any()
-            )
+        def fits(rows: Floats) -> npt.NDArray[np.bool_]:
+            return np.asarray((rows[:, some] == ordered[some]).all(1) & (some >= self._bits).any())
 
         spelled = likeliest(self._code(sight).code, symbols, tries=self._tries)
         return self._first(sight, spelled, fits, order)
@@ -218,12 +216,11 @@ class TopDownReader:
         spelled = (nonce for nonce, _ in tried.most_common())
         rest = slice(self._bits, len(places))
         estimate = mean[where][rest]
+        least = _DEVIATIONS / np.sqrt(len(estimate))
 
-        def fits(candidates: Floats) -> npt.NDArray[np.bool_]:
-            size = np.linalg.norm(estimate) * np.linalg.norm(candidates[:, rest], axis=1)
-            return np.asarray(
-                candidates[:, rest] @ estimate > _DEVIATIONS / np.sqrt(len(estimate)) * size
-            )
+        def fits(rows: Floats) -> npt.NDArray[np.bool_]:
+            size = np.linalg.norm(estimate) * np.linalg.norm(rows[:, rest], axis=1)
+            return np.asarray(rows[:, rest] @ estimate > least * size)
 
         return self._first(sight, spelled, fits, order)
 

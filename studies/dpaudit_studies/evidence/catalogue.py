@@ -134,9 +134,8 @@ def sparse_vector(variant: int) -> Release:
     """
     low, high = np.zeros(10), np.ones(10)
     last, mixed = (np.where(np.arange(10) < at, low, high) for at in (9, 5))
-    pair = {4: (last, 1 - last), 5: (mixed, 1 - mixed), 6: (mixed, 1 - mixed)}.get(
-        variant, (low, high)
-    )
+    pairs = {4: (last, 1 - last), 5: (mixed, 1 - mixed), 6: (mixed, 1 - mixed)}
+    pair = pairs.get(variant, (low, high))
 
     def release(rng: Rng, side: int, n: int) -> Array:
         q = pair[side]

@@ -40,6 +40,7 @@ SAMPLES = 2000
 DELTA = 1e-3
 SIGMA = gaussian_sigma(1.0, DELTA)
 KEEP = math.e / (1 + math.e)
+CITIES = ("Bonn", "Graz", "Ulm")
 Rng = np.random.Generator
 Release = Callable[[Any, int], list[Any]]
 
@@ -88,11 +89,9 @@ def histogram(rng: Rng) -> Release:
     """Counts of three cities as a dict."""
 
     def release(data: Any, n: int) -> list[Any]:
-        true = np.array(
-            [sum(row["city"] == city for row in data) for city in ("Bonn", "Graz", "Ulm")]
-        )
+        true = np.array([sum(row["city"] == city for row in data) for city in CITIES])
         noisy = true + geometric(rng, (n, 3))
-        return [dict(zip(("Bonn", "Graz", "Ulm"), row, strict=True)) for row in noisy.tolist()]
+        return [dict(zip(CITIES, row, strict=True)) for row in noisy.tolist()]
 
     return release
 

@@ -245,11 +245,8 @@ class Jobs:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "jobs.npz"
             np.savez(path, jobs=json.dumps(self._jobs), **self._arrays)
-            program = [
-                str(python),
-                str(Path(__file__).with_name("environments") / "jax_privacy_bounds.py"),
-                str(path),
-            ]
+            bounds = Path(__file__).with_name("environments") / "jax_privacy_bounds.py"
+            program = [str(python), str(bounds), str(path)]
             out = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
         versions, *answers = map(json.loads, out.splitlines())
         return versions, answers
@@ -272,11 +269,8 @@ def audit(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array, A
         claim=PrivacyClaim(case.claim, case.delta, (case.mu or 1 / SIGMA) if case.gdp else None),
         options=MechanismOptions(samples=samples, alpha=ALPHA, seed=seed),
     )
-    row = {
-        "epsilon": result.epsilon.low,
-        "verdict": result.verdict,
-        "seconds": time.perf_counter() - began,
-    }
+    seconds = time.perf_counter() - began
+    row = {"epsilon": result.epsilon.low, "verdict": result.verdict, "seconds": seconds}
     if case.gdp:
         row |= by_mu(result.mu, case.delta)
     first, second = (np.concatenate(mechanism.releases[v]) for v in (0.0, case.second))
@@ -302,6 +296,10 @@ def audit_canaries(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array
     return row, scores[~member], scores[member]
 
 
+def log(case: Case | Canaries, text: str) -> None:
+    print(f"{case.says}: {text}", file=sys.stderr)
+
+
 def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
     rows = []
     for case in (*FLAWED, HONEST[0], HONEST[2], *STEPS):
@@ -312,11 +310,7 @@ def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
             for name, of in scores
         }
         rows.append({**_plain(case), "dpaudit": row, "jobs": numbers})
-        print(
-            f"{case.says}: ε ≥ {row['epsilon']:.3f} "
-            f"(claimed {case.claim:g}, true {case.truth:.3f})",
-            file=sys.stderr,
-        )
+        log(case, f"ε ≥ {row['epsilon']:.3f} (claimed {case.claim:g}, true {case.truth:.3f})")
     return rows
 
 
@@ -329,10 +323,7 @@ def canary_part(jobs: Jobs, seed: int) -> list[dict[str, Any]]:
         )
         about = {**dataclasses.asdict(canaries), "delta": ONE_RUN_DELTA}
         rows.append({**about, "dpaudit": row, "jobs": {"score": job}})
-        print(
-            f"{canaries.says}: ε ≥ {row['epsilon']:.3f} (true {canaries.truth:.3f})",
-            file=sys.stderr,
-        )
+        log(canaries, f"ε ≥ {row['epsilon']:.3f} (true {canaries.truth:.3f})")
     return rows
 
 
@@ -354,7 +345,7 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
         about = {**dataclasses.asdict(case), "delta": ONE_RUN_DELTA}
         about = about if isinstance(case, Canaries) else _plain(case)
         rows.append({**about, "dpaudit": ours, "jobs": numbers})
-        print(f"{case.says}: {repeats} repeats", file=sys.stderr)
+        log(case, f"{repeats} repeats")
     return rows
 
 

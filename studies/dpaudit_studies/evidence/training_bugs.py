@@ -193,15 +193,10 @@ def step_level(name: str, seed: int, size: int = 1_000) -> str:
     if name not in STEP_BUGS:
         return ""
     weights = torch.nn.Parameter(torch.zeros(size))
-    optimizer = Buggy(
-        torch.optim.SGD([weights], lr=0.1),
-        noise_multiplier=SIGMA,
-        max_grad_norm=1.0,
-        expected_batch_size=1,
-    )
-    return dpaudit.audit_optimizer(
-        optimizer, samples=2e5, releases=4_000, alpha=ALPHA, seed=seed
-    ).verdict
+    sgd = torch.optim.SGD([weights], lr=0.1)
+    optimizer = Buggy(sgd, noise_multiplier=SIGMA, max_grad_norm=1.0, expected_batch_size=1)
+    audit = dpaudit.audit_optimizer(optimizer, samples=2e5, releases=4_000, alpha=ALPHA, seed=seed)
+    return audit.verdict
 
 
 STEP_BUGS = (

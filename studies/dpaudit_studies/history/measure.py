@@ -157,9 +157,7 @@ def _run_check(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> 
 def _by_battery(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     with where.sampler(check.mechanism) as sampler:
         if sampler.claim is None:
-            raise UsageError(
-                f"check={check}: the adapter states no law of this noise; audit the mechanism"
-            )
+            raise UsageError(f"check={check}: its adapter states no law; audit the mechanism")
         result = run_audit(
             sampler,
             claim=Claim.parse(sampler.claim),

@@ -116,9 +116,8 @@ def _ends(vector: str) -> str:
 
 
 def _outcome(result: MechanismResult) -> dict[str, Any]:
-    best = max(
-        (t for t in result.tests if t.unit == "ε"), key=lambda t: (t.statistic, -t.p), default=None
-    )
+    bounds = (test for test in result.tests if test.unit == "ε")
+    best = max(bounds, key=lambda test: (test.statistic, -test.p), default=None)
     p0, p1 = _probabilities(best)
     timed = result.verdict == "finding" and result.attack.partition(":")[0] == "timing"
     return {

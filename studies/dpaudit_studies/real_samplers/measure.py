@@ -77,11 +77,8 @@ class ProgramSampler:
     def again(self) -> ProgramSampler:
         """The same program, to be started with the next seed."""
         self._started += 1
-        return ProgramSampler(
-            self._command,
-            name=self.name,
-            stream=self._stream.child("again", self._started),
-        )
+        stream = self._stream.child("again", self._started)
+        return ProgramSampler(self._command, name=self.name, stream=stream)
 
     def draw(self, n: int, d: int, *, timeout: float) -> Array:
         """``n`` vectors (n, d).
@@ -157,14 +154,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     if grid.sampler not in CASES:
         raise SpecError(f"sampler={grid.sampler}: choose one of {', '.join(CASES)}")
     case = CASES[grid.sampler]
-    language = LANGUAGES[case.language]
-    row = {
-        "language": case.language,
-        "version": case.version,
-        "method": case.method,
-        "generator": case.generator,
-        "transform": case.transform,
-    }
+    about = ("language", "version", "method", "generator", "transform")
+    row = {name: getattr(case, name) for name in about}
     stream = KeyedStream.from_seed(cell.settings["seed"]).child(case.name)
     seed = f"{cell.settings['seed']}/{case.name}"
     if grid.batch:
@@ -175,11 +166,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     )
     began = time.monotonic()
     try:
-        with ProgramSampler(
-            (*language.command(), case.method),
-            name=case.name,
-            stream=stream,
-        ) as sampler:
+        command = (*LANGUAGES[case.language].command(), case.method)
+        with ProgramSampler(command, name=case.name, stream=stream) as sampler:
             result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
     except MissingExtraError as error:
         return {**row, "verdict": _NOT_INSTALLED, "failed": str(error)}

@@ -96,11 +96,9 @@ _31_BITS = (
 
 SPECIMENS = (
     _generator("randu", "Φ⁻¹ of RANDU", _congruential(65_539, 0, 31, top_bits=31, odd=True),
-               expected="borderline",
-               why=_31_BITS),
+               expected="borderline", why=_31_BITS),
     _generator("randu-box-muller", "Box-Muller from RANDU", flat(_randu_box_muller),
-               expected="borderline",
-               why=_31_BITS),
+               expected="borderline", why=_31_BITS),
     _generator("lcg-period-2-20", "Φ⁻¹ of a congruential generator of period 2^20",
                _congruential(1_664_525, 1_013_904_223, 20, top_bits=20)),
     _generator("lcg-32", "Φ⁻¹ of a 32-bit congruential generator (Numerical Recipes)",

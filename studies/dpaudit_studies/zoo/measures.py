@@ -173,9 +173,8 @@ def calibrate(cell: Cell, arm: None) -> dict[str, Any]:
     claim, make = Claim.parse(GAUSSIAN), honest(grid.sampler)
     findings, by, inconclusive = 0, Counter[str](), 0
     for i in range(trials):
-        with InProcessSampler(
-            make, name=grid.sampler, stream=stream.child("sampler", i)
-        ) as sampler:
+        own = stream.child("sampler", i)
+        with InProcessSampler(make, name=grid.sampler, stream=own) as sampler:
             options = AuditOptions(
                 samples=grid.samples,
                 alpha=grid.alpha,
@@ -187,10 +186,8 @@ def calibrate(cell: Cell, arm: None) -> dict[str, Any]:
         findings += result.verdict == "finding"
         inconclusive += result.verdict == "inconclusive"
         by.update(test.name for test in result.tests if test.finding)
-    return _alarms(findings, trials, by, grid.alpha) | {
-        "inconclusive": inconclusive,
-        "tests": len(tests),
-    }
+    alarms = _alarms(findings, trials, by, grid.alpha)
+    return alarms | {"inconclusive": inconclusive, "tests": len(tests)}
 
 
 def _alarms(findings: int, audits: int, by: Mapping[str, int], alpha: float) -> dict[str, Any]:
