@@ -43,7 +43,6 @@ __all__ = [
     "hits_at",
     "mean_interval",
     "measure",
-    "summary",
 ]
 
 

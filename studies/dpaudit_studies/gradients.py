@@ -43,7 +43,6 @@ __all__ = [
     "NoiseGrid",
     "accuracy",
     "attack",
-    "attack_summary",
     "host",
     "published_name",
     "size",
@@ -110,12 +109,8 @@ class NoiseGrid(HostGrid, frozen=True):
         Raises:
             SpecError: one of the axes is empty, or has a value twice.
         """
-        settings = [
-            Noise(clip, _number(beta), str(gamma), epsilon)
-            for clip, beta, gamma, epsilon in itertools.product(
-                self.clip, self.beta, self.gamma, self.epsilon
-            )
-        ]
+        axes = itertools.product(self.clip, self.beta, self.gamma, self.epsilon)
+        settings = [Noise(clip, _number(beta), str(gamma), eps) for clip, beta, gamma, eps in axes]
         if not settings or len(set(settings)) < len(settings):
             raise SpecError(
                 "grid: clip, beta, gamma and epsilon must name each value once, and at least one"
@@ -236,11 +231,9 @@ def _count_right(
 def accuracy(query: GradientQuery) -> dict[str, float] | None:
     """The network's measured accuracy with its interval, as reports read it; None without one."""
     measured = query.accuracy
-    return (
-        None
-        if measured is None
-        else {"value": measured.value, "low": measured.low, "high": measured.high}
-    )
+    if measured is None:
+        return None
+    return {"value": measured.value, "low": measured.low, "high": measured.high}
 
 
 def attack_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -345,12 +338,8 @@ def size(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _at_hand(model: str) -> bool:
-    return (
-        model not in RECIPES
-        or model in PUBLISHED
-        or RECIPES[model].quick
-        or checkpoint_file(model).exists()
-    )
+    quick = model not in RECIPES or model in PUBLISHED or RECIPES[model].quick
+    return quick or checkpoint_file(model).exists()
 
 
 def size_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -402,11 +391,8 @@ def size_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     }
     listed = ", ".join(f"{ratio:.2g} for {name}" for name, ratio in ratios.items())
     missing = [row["model"] for row in rows if row["note"]]
-    text = (
-        f"Median change of a batch's gradient by one record, over the published one: {listed}."
-        if listed
-        else ""
-    )
+    text = "Median change of a batch's gradient by one record, over the published one"
+    text = f"{text}: {listed}." if listed else ""
     return text + (f" Not trained here: {', '.join(missing)}." if missing else "")
 
 

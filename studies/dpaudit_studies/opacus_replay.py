@@ -159,10 +159,7 @@ def _attack_run(grid: OpacusReplayGrid, stream: KeyedStream) -> dict[str, Any]:
     steps = _Training(grid, stream)
     shown = iter(steps)
     attacker = _Attacker(
-        steps.sizes,
-        std=grid.noise_multiplier * grid.clip,
-        records=steps.records,
-        rate=steps.rate,
+        steps.sizes, std=grid.noise_multiplier * grid.clip, records=steps.records, rate=steps.rate
     )
     recovered = attacker.learn(next(shown))
     batches = predicted = compared = 0

@@ -180,12 +180,9 @@ class _Trial:
     def __init__(self, flaw: Flaw, grid: PowerGrid, cell: Cell) -> None:
         self._flaw, self._grid = flaw, grid
         self._stream = cell.stream
-        counted = [
-            n
-            for n in registry.plugins("tests")
-            if not getattr(registry.load("tests", n), "advisory", False)
-        ]
-        self._alpha = ALPHA * len(flaw.tests) / len(counted)
+        tests = (registry.load("tests", name) for name in registry.plugins("tests"))
+        counted = sum(not getattr(test, "advisory", False) for test in tests)
+        self._alpha = ALPHA * len(flaw.tests) / counted
         self.audits = 0
 
     def findings(self, strength: float, *, audits: int, label: int | str) -> int:

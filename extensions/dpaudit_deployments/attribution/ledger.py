@@ -69,17 +69,13 @@ class EventSpending:
 
     def lines(self) -> tuple[EventLine, ...]:
         """One per party, by ε."""
-        rows = [
-            EventLine(
-                *key,
-                sources,
-                len(self._times[key]) + self._untimed[key],
-                self._epsilon[key],
-                None if self._untimed[key] else _busiest(self._times[key]),
-            )
-            for key, sources in self._sources.items()
-        ]
-        return tuple(sorted(rows, key=lambda line: -line.epsilon)[:_MOST_LINES])
+        lines = []
+        for key, sources in self._sources.items():
+            times, untimed = self._times[key], self._untimed[key]
+            busiest = None if untimed else _busiest(times)
+            attributions = len(times) + untimed
+            lines.append(EventLine(*key, sources, attributions, self._epsilon[key], busiest))
+        return tuple(sorted(lines, key=lambda line: -line.epsilon)[:_MOST_LINES])
 
     def findings(self) -> Iterator[Finding]:
         """Attributions above the rate limit, and too many reporting origins."""
@@ -174,11 +170,8 @@ class AggregateSpending:
         self._value[source] += value
         self._aggregated[source] += value * len(batches)
         if len(report.contributions) > MOST_CONTRIBUTIONS:
-            many = len(report.contributions)
-            self._add_finding(
-                f"source {source}",
-                f"{many} contributions in a report; at most {MOST_CONTRIBUTIONS}",
-            )
+            many = f"{len(report.contributions)} contributions in a report"
+            self._add_finding(f"source {source}", f"{many}; at most {MOST_CONTRIBUTIONS}")
         for batch in batches:
             self._batches.add(batch)
             name = str(info.get("report_id", ""))
@@ -190,12 +183,9 @@ class AggregateSpending:
 
     def ledger(self) -> AggregateLedger:
         """The sums."""
-        spent = [
-            SourceLoss(
-                source, reports, self._value[source], self._epsilon * self._aggregated[source] / L1
-            )
-            for source, reports in self._reports.items()
-        ]
+        loss = {source: self._epsilon * value / L1 for source, value in self._aggregated.items()}
+        values = self._value
+        spent = [SourceLoss(s, n, values[s], loss[s]) for s, n in self._reports.items()]
         spent.sort(key=lambda s: -s.epsilon)
         return AggregateLedger(
             reports=self._reports.total(),

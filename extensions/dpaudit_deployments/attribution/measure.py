@@ -223,9 +223,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         by.update(test.name for test in audited.tests if test.finding)
     return {
         "reports": file.name,
-        "flaw": file.flaw,
-        "epsilon": file.epsilon,
-        "size": file.size,
+        **{name: getattr(file, name) for name in ("flaw", "epsilon", "size")},
         "files": files,
         "found": interval(findings, files),
         "by": by.most_common(1)[0][0] if by else "–",

@@ -35,7 +35,6 @@ __all__ = [
     "Registration",
     "Report",
     "SourceType",
-    "State",
     "Trigger",
     "channel_capacity",
     "epsilon_of_flip",

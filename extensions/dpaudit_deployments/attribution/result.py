@@ -38,16 +38,7 @@ from dpaudit.report import (
     sorted_tests,
     with_verdict,
 )
-from dpaudit.types import (
-    Amount,
-    Count,
-    Interval,
-    Level,
-    Provenance,
-    Share,
-    TestResult,
-    Verdict,
-)
+from dpaudit.types import Amount, Count, Interval, Level, Provenance, Share, TestResult, Verdict
 from dpaudit.wording import NOTHING, count, quantity
 from dpaudit_deployments.attribution.ledger import AggregateLedger, EventLine
 

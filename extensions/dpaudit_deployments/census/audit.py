@@ -14,13 +14,7 @@ import numpy as np
 from dpaudit.errors import UsageError
 from dpaudit.results.text import printable
 from dpaudit.types import Evidence, Provenance, TestResult, Verdict
-from dpaudit_deployments.census.checks import (
-    LEAST,
-    Tally,
-    checks_of,
-    levels_check,
-    scale_interval,
-)
+from dpaudit_deployments.census.checks import LEAST, Tally, checks_of, levels_check, scale_interval
 from dpaudit_deployments.census.files import (
     Bucket,
     Integers,

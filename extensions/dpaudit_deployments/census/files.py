@@ -341,7 +341,7 @@ def _checked_shape(shape: Any, value: Any, axes: tuple[str, ...]) -> tuple[int, 
 
 def _text(text: object) -> str:
     if not isinstance(text, str) or not 0 < len(text) <= _MOST_LETTERS:
-        raise RefusedError(f"geocodes, names and axes: must have 1 to {_MOST_LETTERS} letters")
+        raise RefusedError(f"geocodes, names, axes: must be texts of 1 to {_MOST_LETTERS} letters")
     return _printed(text)
 
 

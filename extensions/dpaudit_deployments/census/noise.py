@@ -319,11 +319,7 @@ class Repeats:
     _chances: dict[int, float] = field(default_factory=dict)
 
     def add(
-        self,
-        place: Place,
-        mask: npt.NDArray[np.bool_],
-        values: Integers,
-        law: IntegerGaussian,
+        self, place: Place, mask: npt.NDArray[np.bool_], values: Integers, law: IntegerGaussian
     ) -> None:
         """Add the noise of one geography; ``mask`` says in which cells of the query it stands.
 

@@ -39,20 +39,7 @@ from dpaudit_deployments.census.law import IntegerGaussian
 if TYPE_CHECKING:
     from dpaudit_deployments.census.result import CensusResult
 
-__all__ = [
-    "AXES",
-    "LEVELS",
-    "MEASURE",
-    "PRODUCT",
-    "QUERIES",
-    "Flaw",
-    "Noise",
-    "honest",
-    "make_files",
-    "measure",
-    "noise_of",
-    "summary",
-]
+__all__ = ["MEASURE", "PRODUCT", "Noise", "honest", "make_files", "measure", "noise_of", "summary"]
 
 
 PRODUCT = "US_Person_PL_SIMULATED"
@@ -95,12 +82,7 @@ def honest(
 
 
 def make_files(
-    folder: Path,
-    *,
-    stream: KeyedStream,
-    noise: Noise = honest,
-    states: int = 8,
-    counties: int = 12,
+    folder: Path, *, stream: KeyedStream, noise: Noise = honest, states: int = 8, counties: int = 12
 ) -> Path:
     """Write files of a made-up country with ``counties`` in each of ``states``; returns ``folder``.
 

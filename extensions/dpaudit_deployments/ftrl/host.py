@@ -33,7 +33,6 @@ __all__ = [
     "CorrelatedRelease",
     "DpFtrl",
     "Run",
-    "Sensitivity",
     "sensitivity",
     "shards",
 ]
@@ -87,12 +86,7 @@ class ClientUpdates:
         return out
 
     def clipped(
-        self,
-        weights: torch.Tensor,
-        images: Images,
-        records: npt.NDArray[np.int64],
-        *,
-        clip: float,
+        self, weights: torch.Tensor, images: Images, records: npt.NDArray[np.int64], *, clip: float
     ) -> Iterator[torch.Tensor]:
         """One row of norm at most ``clip`` per client, in order: tensors (chunk, d), float32.
 

@@ -33,14 +33,11 @@ __all__ = [
     "Correlated",
     "WhitenedGrid",
     "attack",
-    "attack_summary",
     "audit",
     "flawed",
     "pure_rows",
     "read_updates",
     "utility",
-    "utility_rows",
-    "utility_summary",
 ]
 
 

@@ -20,10 +20,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.training.data.places import data_folder
 
 __all__ = [
-    "AGES",
-    "LEVELS",
     "SENSITIVITY",
-    "TABLES",
     "Budget",
     "Census",
     "Level",
@@ -140,7 +137,8 @@ def read_census(*, table: str = "generated", states: str = "") -> Census:
         selection = states.split()
         known = {code[:2] for code in codes}
         if lost := [state for state in selection if state not in known]:
-            raise UsageError(f"states={states}: no {lost[0]}; give FIPS codes, e.g. '09 23 25'")
+            hint = "give FIPS codes, e.g. '09 23 25'"
+            raise UsageError(f"states={states}: no state {lost[0]}; {hint}")
         rows = [i for i, code in enumerate(codes) if code[:2] in selection]
         codes, ages = [codes[i] for i in rows], ages[rows]
     return _tree(codes, _with_senior_homes(codes, ages))

@@ -32,17 +32,7 @@ from dpaudit_deployments.topdown.planted import (
 )
 from dpaudit_deployments.topdown.topdown import Noise, NoisyMeasurements, TopDown
 
-__all__ = [
-    "ATTACK",
-    "UTILITY",
-    "Planted",
-    "attack",
-    "attack_summary",
-    "origins",
-    "utility",
-    "utility_rows",
-    "utility_summary",
-]
+__all__ = ["ATTACK", "UTILITY", "attack", "utility", "utility_rows", "utility_summary"]
 
 
 Floats = npt.NDArray[np.float64]

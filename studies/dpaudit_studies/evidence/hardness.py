@@ -37,32 +37,14 @@ HEAD = """\
 
 # arXiv 2509.23834: where, what, d, γ, β; a test compares them with the experiments' specs
 _PAPER: tuple[tuple[str, str, int, tuple[str, ...], tuple[float, ...]], ...] = (
-    *(
-        (
-            "Figure 5",
-            f"histogram, {bins:,} bins",
-            bins,
-            ("2sqrtd", "20sqrtd", "2d", "20d"),
-            (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
-        )
-        for bins in (256, 4096, 65536)
-    ),
-    (
-        "Figure 6",
-        "MNIST, LeNet-5",
-        61_706,
-        ("2sqrtd", "20sqrtd", "200sqrtd"),
-        tuple(2.0**-k for k in range(17, 9, -1)),
-    ),
-    *(
-        ("Table 2", f"CIFAR-10, {network}", weights, ("2sqrtd",), (1e-5, 1e-4, 1e-3))
-        for network, weights in (
-            ("MobileNetV2", 2_236_682),
-            ("ResNet-50", 23_520_842),
-            ("VGG-19", 38_958_922),
-        )
-    ),
-)
+    *(("Figure 5", f"histogram, {bins:,} bins", bins, ("2sqrtd", "20sqrtd", "2d", "20d"),
+       (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)) for bins in (256, 4096, 65536)),
+    ("Figure 6", "MNIST, LeNet-5", 61_706, ("2sqrtd", "20sqrtd", "200sqrtd"),
+     tuple(2.0**-k for k in range(17, 9, -1))),
+    *(("Table 2", f"CIFAR-10, {network}", weights, ("2sqrtd",), (1e-5, 1e-4, 1e-3))
+      for network, weights in (("MobileNetV2", 2_236_682), ("ResNet-50", 23_520_842),
+                               ("VGG-19", 38_958_922))),
+)  # fmt: skip
 
 
 def from_results(names: Sequence[str] = (*RUNS, FRONTIER)) -> Iterator[Measured]:

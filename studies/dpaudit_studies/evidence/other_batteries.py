@@ -49,22 +49,11 @@ GIVEN = 1 << 25  # values for the others
 PIECE = 1 << 20
 LEAST_CPU = 15  # seconds
 FLAWED = (
-    "R: Marsaglia-Multicarry/Ahrens-Dieter",
-    "C: drand48",
-    "Octave: randn-single",
-    "C, GSL: rand/polar",
-    "C, GSL: minstd/polar",
-    "R: Marsaglia-Multicarry/Kinderman-Ramage",
-    "C, GSL: knuthran/polar",
-    "C, GSL: zuf/polar",
-    "C, GSL: r250/polar",
-    "C, GSL: ran0/polar",
-    "C++: minstd_rand",
-    "C: rand",
-    "JavaScript: gaussian",
-    "Python: jax",
-    "Tcl: rand()",
-)
+    "R: Marsaglia-Multicarry/Ahrens-Dieter", "C: drand48", "Octave: randn-single",
+    "C, GSL: rand/polar", "C, GSL: minstd/polar", "R: Marsaglia-Multicarry/Kinderman-Ramage",
+    "C, GSL: knuthran/polar", "C, GSL: zuf/polar", "C, GSL: r250/polar", "C, GSL: ran0/polar",
+    "C++: minstd_rand", "C: rand", "JavaScript: gaussian", "Python: jax", "Tcl: rand()",
+)  # fmt: skip
 RIGHT = ("Python: numpy.PCG64",)
 
 

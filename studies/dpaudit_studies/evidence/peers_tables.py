@@ -57,11 +57,8 @@ def _flawed(document: dict[str, Any]) -> str:
     for row in document["flawed"]:
         ours = row["dpaudit"]
         bound, how = _best(row["jax_privacy"]["release"], "clopper-pearson")
-        scored = (
-            ""
-            if "told" not in row["jax_privacy"]
-            else _cell(_best(row["jax_privacy"]["told"], "clopper-pearson")[0], row)
-        )
+        answers = row["jax_privacy"].get("told")
+        scored = _cell(_best(answers, "clopper-pearson")[0], row) if answers else ""
         gaussian = "epsilon_by_mu" in ours
         by_mu = _cell(ours["epsilon_by_mu"], row) if gaussian else ""
         gdp = _cell(_best(row["jax_privacy"]["release"], "gdp")[0], row) if gaussian else ""

@@ -166,12 +166,6 @@ def by_steps(released: Array, images: Any) -> Array:
 
 def run_level(loop: Loop, scores: Any, runs: int, seed: int, n: int = CANARIES) -> MechanismResult:
     return dpaudit.audit_training(
-        on_digits(loop),
-        digits(),
-        canaries=canaries(n),
-        scores=scores,
-        runs=runs,
-        dpsgd=CLAIM,
-        alpha=ALPHA,
-        seed=seed,
-    )
+        on_digits(loop), digits(), canaries=canaries(n), scores=scores, runs=runs, dpsgd=CLAIM,
+        alpha=ALPHA, seed=seed,
+    )  # fmt: skip

@@ -231,11 +231,7 @@ the wheel, where it has one.{note}
 
 
 def history_spec(
-    name: str,
-    *,
-    mechanism: str = "",
-    versions: Sequence[str],
-    options: HistoryOptions,
+    name: str, *, mechanism: str = "", versions: Sequence[str], options: HistoryOptions
 ) -> Spec:
     """The experiment that audits these ``versions`` of a library, oldest first.
 

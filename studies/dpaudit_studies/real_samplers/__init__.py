@@ -47,50 +47,33 @@ _BM = "Box–Muller, both outputs"
 _BM_COS = "Box–Muller, cosine only"
 _INVERSE = "inverse CDF"
 _GSL = {
-    "mt19937": "Mersenne Twister",
-    "taus2": "Tausworthe, 88 bits",
-    "ranlxs0": "subtract with borrow, decimated",
-    "cmrg": "combined recurrences modulo primes",
-    "gfsr4": "shift register, 9,689 words",
-    "rand": "congruential modulo 2^31",
-    "random8-glibc2": "congruential modulo 2^31",
-    "r250": "shift register, 250 words",
-    "minstd": "congruential modulo 2^31 − 1",
-    "knuthran": "lagged subtraction",
-    "vax": "congruential modulo 2^32",
-    "zuf": "lagged Fibonacci",
-    "transputer": "congruential modulo 2^32",
-    "ran0": "congruential modulo 2^31 − 1",
+    "mt19937": "Mersenne Twister", "taus2": "Tausworthe, 88 bits",
+    "ranlxs0": "subtract with borrow, decimated", "cmrg": "combined recurrences modulo primes",
+    "gfsr4": "shift register, 9,689 words", "rand": "congruential modulo 2^31",
+    "random8-glibc2": "congruential modulo 2^31", "r250": "shift register, 250 words",
+    "minstd": "congruential modulo 2^31 − 1", "knuthran": "lagged subtraction",
+    "vax": "congruential modulo 2^32", "zuf": "lagged Fibonacci",
+    "transputer": "congruential modulo 2^32", "ran0": "congruential modulo 2^31 − 1",
     "rand48": "congruential modulo 2^48",
-}
+}  # fmt: skip
 _R = {
-    "Mersenne-Twister": "Mersenne Twister",
-    "Wichmann-Hill": "three congruential",
+    "Mersenne-Twister": "Mersenne Twister", "Wichmann-Hill": "three congruential",
     "Marsaglia-Multicarry": "two multiply-with-carry of 16 bits",
-    "Super-Duper": "congruential and shift register",
-    "Knuth-TAOCP-2002": "lagged subtraction",
+    "Super-Duper": "congruential and shift register", "Knuth-TAOCP-2002": "lagged subtraction",
     "L'Ecuyer-CMRG": "combined recurrences modulo primes",
-}
+}  # fmt: skip
 _BOOST = {
-    "mt19937": "Mersenne Twister",
-    "rand48": "congruential modulo 2^48",
-    "taus88": "Tausworthe, 88 bits",
-    "lagged_fibonacci607": "lagged Fibonacci",
-    "kreutzer1986": "congruential, shuffled",
-    "hellekalek1995": "inversive",
-    "ecuyer1988": "two congruential",
-    "minstd_rand": "congruential modulo 2^31 − 1",
-}
+    "mt19937": "Mersenne Twister", "rand48": "congruential modulo 2^48",
+    "taus88": "Tausworthe, 88 bits", "lagged_fibonacci607": "lagged Fibonacci",
+    "kreutzer1986": "congruential, shuffled", "hellekalek1995": "inversive",
+    "ecuyer1988": "two congruential", "minstd_rand": "congruential modulo 2^31 − 1",
+}  # fmt: skip
 _STD = {
-    "mt19937": "Mersenne Twister",
-    "mt19937_64": "Mersenne Twister",
-    "minstd_rand": "congruential modulo 2^31 − 1",
-    "minstd_rand0": "congruential modulo 2^31 − 1",
-    "ranlux24": "subtract with borrow, decimated",
-    "ranlux24_base": "subtract with borrow",
-    "ranlux48": "subtract with borrow, decimated",
-    "knuth_b": "congruential, shuffled",
-}
+    "mt19937": "Mersenne Twister", "mt19937_64": "Mersenne Twister",
+    "minstd_rand": "congruential modulo 2^31 − 1", "minstd_rand0": "congruential modulo 2^31 − 1",
+    "ranlux24": "subtract with borrow, decimated", "ranlux24_base": "subtract with borrow",
+    "ranlux48": "subtract with borrow, decimated", "knuth_b": "congruential, shuffled",
+}  # fmt: skip
 _CARRY, _TWISTER = "Marsaglia-Multicarry", "Mersenne Twister"
 _ENGINES = (
     *(("R", f"{kind}/Inversion", generator, _INVERSE) for kind, generator in _R.items()),
@@ -153,11 +136,7 @@ _OTHERS = (
     ("Tcl", "rand()", "congruential modulo 2^31 − 1", _BM),
 )
 
-CASES: Mapping[str, Case] = {
-    case.name: case
-    for case in (
-        Case(language=language, method=method, generator=generator, transform=transform)
-        for language, method, generator, transform in sorted([*_ENGINES, *_OTHERS])
-    )
-}
+_FIELDS = ("language", "method", "generator", "transform")
+_ALL = (Case(**dict(zip(_FIELDS, row, strict=True))) for row in sorted([*_ENGINES, *_OTHERS]))
+CASES: Mapping[str, Case] = {case.name: case for case in _ALL}
 """By name, in order of language and method."""

@@ -11,10 +11,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from dpaudit.errors import MissingExtraError
 from dpaudit.results.text import one_line
@@ -63,20 +64,18 @@ def _command(language: Language) -> tuple[str, ...]:
                 f"{name}: not installed; install it with your system's packages"
             )
     if language.build:
-        done = subprocess.run(
-            [part.format(**values) for part in language.build],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            cwd=_folder().name,
-            check=False,
-        )
+        build = [part.format(**values) for part in language.build]
+        done = _run(build, timeout=_SECONDS, cwd=_folder().name)
         if done.returncode:
             output = one_line(done.stderr or done.stdout)[:200]
             raise MissingExtraError(
                 f"{language.source}: cannot be built ({output}); install what it needs"
             )
     return tuple(part.format(**values) for part in language.run)
+
+
+def _run(command: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **how)
 
 
 @cache
@@ -91,14 +90,7 @@ def version(command: tuple[str, ...]) -> str:
     if command[0] == "python":
         return _module_version(command[1])
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        done = _run(command, timeout=60, stdin=subprocess.DEVNULL)
     except OSError:
         return ""
     for word in (done.stdout + " " + done.stderr).replace(",", " ").split():

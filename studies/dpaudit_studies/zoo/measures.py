@@ -43,7 +43,6 @@ __all__ = [
     "anderson_darling",
     "calibrate",
     "calibration_rows",
-    "kolmogorov_smirnov",
     "measure",
     "sp800_22",
     "summary",
@@ -56,19 +55,11 @@ _BITS = 8  # of Φ(z), the leading ones: of honest single-precision noise too th
 _SEQUENCE = 1_000_000  # bits; the length that SP 800-22 was tested with
 _SEQUENCES = 2  # at about a second each
 _TESTS: Mapping[str, tuple[int, ...]] = {
-    "frequency": (),
-    "block_frequency": (128,),
-    "cumulative_sums": (),
-    "runs": (),
-    "longest_run_of_ones": (),
-    "rank": (),
-    "discrete_fourier_transform": (),
-    "universal": (),
-    "approximate_entropy": (10,),
-    "serial": (16,),
-    "overlapping_template_matchings": (9,),
+    "frequency": (), "block_frequency": (128,), "cumulative_sums": (), "runs": (),
+    "longest_run_of_ones": (), "rank": (), "discrete_fourier_transform": (), "universal": (),
+    "approximate_entropy": (10,), "serial": (16,), "overlapping_template_matchings": (9,),
     "linear_complexity": (500,),
-}
+}  # fmt: skip
 
 
 def kolmogorov_smirnov(z: Array, alpha: float) -> bool:
@@ -191,16 +182,13 @@ def calibrate(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _alarms(findings: int, audits: int, by: Mapping[str, int], alpha: float) -> dict[str, Any]:
-    share = interval(findings, audits)
+    share, most = interval(findings, audits), sorted(by.items(), key=lambda x: (-x[1], x[0]))
     return {
         "audits": audits,
         "findings": findings,
         "share": share,
         "by": dict(sorted(by.items())),
-        "found_by": ", ".join(
-            f"{name} {k}" for name, k in sorted(by.items(), key=lambda item: (-item[1], item[0]))
-        )
-        or None,
+        "found_by": ", ".join(f"{name} {k}" for name, k in most) or None,
         "within": share["low"] <= alpha,
     }
 

@@ -57,12 +57,15 @@ def bound(likelier: Array, other: Array, alpha: float, delta: float) -> float:
     return math.log(low / high) if low > 0 else 0.0
 
 
+def claimed(job: dict) -> privacy_property.ApproximateDp:
+    return privacy_property.ApproximateDp(epsilon=job["epsilon"], delta=job["delta"])
+
+
 def hockey_stick(
     x: tuple[Array, Array], y: tuple[Array, Array], job: dict
 ) -> tuple[float, float, int, list[Array]]:
     """δ, ε, the likelier neighbour of the event, and which counted releases are in it."""
-    claim = privacy_property.ApproximateDp(epsilon=job["epsilon"], delta=job["delta"])
-    best = None
+    claim, best = claimed(job), None
     for side in (0, 1):
         tf.keras.utils.set_random_seed(job["seed"])
         tester = hockey_stick_tester.HockeyStickPropertyTester(
@@ -86,7 +89,6 @@ def hockey_stick(
 
 def histogram(x: tuple[Array, Array], y: tuple[Array, Array], job: dict) -> float:
     """δ by the histogram tester, for single numbers."""
-    claim = privacy_property.ApproximateDp(epsilon=job["epsilon"], delta=job["delta"])
     values = np.unique(np.concatenate(x))
     if len(values) <= FEW:
         size, low, high = len(values) + 1, 0.0, 0.0
@@ -96,7 +98,7 @@ def histogram(x: tuple[Array, Array], y: tuple[Array, Array], job: dict) -> floa
         low, high = np.quantile(np.concatenate(x), [0.001, 0.999])
         x, y = ([part[:, 0] for part in half] for half in (x, y))
     tester = histogram_tester.HistogramTester(
-        configs.HistogramPropertyTesterConfig(len(values) <= FEW, size, low, high, claim)
+        configs.HistogramPropertyTesterConfig(len(values) <= FEW, size, low, high, claimed(job))
     )
     first = max((0, 1), key=lambda s: tester.estimate_lower_bound(x[s], x[1 - s], job["alpha"]))
     return float(tester.estimate_lower_bound(y[first], y[1 - first], job["alpha"]))
@@ -104,9 +106,8 @@ def histogram(x: tuple[Array, Array], y: tuple[Array, Array], job: dict) -> floa
 
 def mmd(y: tuple[Array, Array], job: dict) -> float:
     """δ by the MMD tester."""
-    claim = privacy_property.ApproximateDp(epsilon=job["epsilon"], delta=job["delta"])
     tester = mmd_tester.MMDPropertyTester(
-        configs.MMDPropertyTesterConfig(configs.Kernel.KERNEL_RBF, 1.0, claim)
+        configs.MMDPropertyTesterConfig(configs.Kernel.KERNEL_RBF, 1.0, claimed(job))
     )
     return float(tester.estimate_lower_bound(*y, job["alpha"]))
 

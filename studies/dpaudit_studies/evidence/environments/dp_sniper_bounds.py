@@ -118,11 +118,8 @@ def audit(folder: Path) -> dict[str, object]:
     np.savez_compressed(
         folder / "dp-sniper.npz", in0=weights[0], in1=weights[1], likelier=np.array(side)
     )
-    return {
-        "epsilon": max(0.0, epsilon),
-        "says": description,
-        "seconds": time.process_time() - began,
-    }
+    seconds = time.process_time() - began
+    return {"epsilon": max(0.0, epsilon), "says": description, "seconds": seconds}
 
 
 def main() -> None:
