@@ -27,7 +27,7 @@ SEED = "bench"
 
 
 def perceptron() -> nn.Module:
-    """3,051,150 parameters: hardly any work beside them, hence the façade's hardest case."""
+    """3,051,150 parameters: little other work, hence the façade's hardest case."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(784, 1500),

@@ -1,7 +1,7 @@
 """Two workers against one core, and what the runner adds to a cell; ratios of one run.
 
 Cells are CPU-bound: the attack `nearest-peak` on pancake noise. What the machine can do at all just
-now (other work, shared caches) is measured beside it: the same cells in two bare processes.
+now (other work, shared caches) is measured too: the same cells in two bare processes.
 `--quick` takes fewer cells.
 """
 

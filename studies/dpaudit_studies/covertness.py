@@ -73,7 +73,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     Owner: ``trials`` rounds on two neighbours at ε = 1, δ = 1e-5, under four keys, by the
     likelihood ratio at the β that the type leaves (:func:`blurred_beta` of its own simulations).
     ``honest`` is what the best attacker wins against honest noise at the same pairs. Search: as in
-    :mod:`dpaudit_studies.keyless`, told the β that the type leaves, on 30,000 rows; ``seconds`` are
+    :mod:`dpaudit_studies.keyless`, with the β that the type leaves, on 30,000 rows; ``seconds`` are
     CPU seconds of its process, the median over keys, found or not. γ = 2√d throughout.
     """
     del arm
@@ -103,7 +103,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def form_of(case: Release) -> str:
-    """The form of a release in words.
+    """The form of a release as text.
 
     >>> form_of(Release(name="release", beta=0.1, d=8, dtype="float32", tau=0.01))
     'float32, smoothed by 0.01 σ'

@@ -121,8 +121,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     attack could exceed if the noise were what is claimed, Φ(Δ/2σ).
 
     Raises:
-        SpecError: trials are not a multiple of 100, or a case that makes no sense.
-        UsageError: an option that the host does not take, or data that is not there.
+        SpecError: trials are not a multiple of 100, or an inconsistent case.
+        UsageError: an option that the host does not take, or missing data.
     """
     del arm
     trials, case = cell.settings["trials"], cell.grid(BitsGrid).case

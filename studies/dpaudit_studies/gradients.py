@@ -155,9 +155,9 @@ def attack(cell: Cell, arm: None) -> dict[str, Any]:
     except for sharing a batch, a direction and (untrained) weights within a block.
 
     Raises:
-        SpecError: an axis that is not known or of a wrong type, a noise that is there twice, or
+        SpecError: an axis that is not known or of a wrong type, a noise that occurs twice, or
             more pairs than the batch has records.
-        UsageError: an option that the host does not take, data or weights that are not there, γ
+        UsageError: an option that the host does not take, missing data or weights, γ
             below 2√d.
     """
     del arm
@@ -307,7 +307,7 @@ def size(cell: Cell, arm: None) -> dict[str, Any]:
 
     Raises:
         SpecError: an axis that is not known, or of a wrong type.
-        UsageError: an option that the host does not take, data that is not there, more pairs than
+        UsageError: an option that the host does not take, missing data, more pairs than
             records.
     """
     del arm

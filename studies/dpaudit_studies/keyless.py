@@ -33,7 +33,7 @@ RIGHT = 0.99  # |cosine| to the true direction from which a recovered one counts
 class Lattice(Table, frozen=True):
     """One case: ``rows`` vectors of ``d`` values at β, BKZ up to ``block``, and ``seconds``.
 
-    With ``planned`` the search is not told β: it tries what the audit plans for that many seconds.
+    With ``planned`` the search is not given β: it tries what the audit plans in so many seconds.
     ``by`` is the reducer, else what is installed.
     """
 
@@ -55,7 +55,7 @@ class KeylessGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` fresh keys at one ``[grid] case`` (:class:`Lattice`).
 
-    The specimen's vectors are at γ = 2√d; the search is told β and γ, or neither (``planned``).
+    The specimen's vectors are at γ = 2√d; the search is given β and γ, or neither (``planned``).
     Found means confirmed on held-out rows, and a direction with |cosine| ≥ 0.99 to the key's, which
     the search never sees. ``seconds`` are wall time of the search that found it, from its first row
     to the find, ``cpu_seconds`` its CPU time, and ``all_cpu_seconds`` that of all processes until

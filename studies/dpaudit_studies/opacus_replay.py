@@ -25,7 +25,7 @@ __all__ = ["MEASURE", "OpacusReplayGrid", "Step", "measure", "summary"]
 _FEWEST = (1_500, 1_750, 2_000, 2_500, 3_000, 4_000, 6_000, 8_000)
 _WORDS = 624
 _BLOCK = 16  # values that torch makes at a time
-_CLOSE = 1e-4  # of σ: the transform in double precision beside torch's in float32
+_CLOSE = 1e-4  # of σ: the transform in double precision compared with torch's in float32
 _EXACT = 1e-3  # of the gradient's norm: float32 adds noise and gradient to seven digits
 
 Tensors = Sequence["torch.Tensor"]
@@ -206,7 +206,7 @@ class _Training:
         torch.manual_seed(int.from_bytes(stream.child("torch").bytes(8), "little") >> 1)
         images = load_images(grid.data, root=grid.data_root, split="train")
         x, y = images.batch(range(len(images)))
-        # each record carries its number, so that the batch drawn is known to whoever judges
+        # each record carries its number, so that the judge knows the batch
         data = TensorDataset(x, y, torch.arange(len(y)))
         model = make_model(grid.model)
         loader: Any = DataLoader(data, batch_size=grid.batch)

@@ -38,7 +38,7 @@ _FINER = 1.12  # what the size is raised by where the trials miss the power
 class Flaw:
     """A kind of flaw by strength, from ``hard`` to find to ``easy``, which bracket the frontier.
 
-    ``shown`` turns strength into what people read, in ``unit``; ``tests`` are the families that
+    ``shown`` turns strength into the reported size, in ``unit``; ``tests`` are the families that
     test for it.
     """
 

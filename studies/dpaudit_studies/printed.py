@@ -1,4 +1,4 @@
-"""What arXiv 2509.23834 prints beside what we measure.
+"""What arXiv 2509.23834 prints, for comparison with what we measure.
 
 ``hist-*``, ``mnist-*``, ``cifar10-*``, ``gm`` and ``l2`` are the logs in the repository of the
 authors of arXiv 2509.23834; ``printed-table2`` to ``4`` are the tables that the paper prints. Some

@@ -157,7 +157,7 @@ def read_batch(
     one of ``values``, or ``metric`` of an ``empty`` bucket.
 
     Raises:
-        UsageError: the file cannot be read, or is none.
+        UsageError: the file cannot be read, or has another format.
     """
     rows: list[_Row] = _items(path, _Row)
     noise, buckets = [], []
@@ -197,7 +197,7 @@ def read_buckets(path: Path) -> frozenset[str | int]:
     """Buckets: a JSON array of them, or of rows with ``bucket``, or one per line.
 
     Raises:
-        UsageError: the file cannot be read, or is none.
+        UsageError: the file cannot be read, or has another format.
     """
     items = _items(path, str | int | _Row)
     return frozenset(item.bucket if isinstance(item, _Row) else item for item in items)
@@ -207,7 +207,7 @@ def read_aggregatable(path: Path) -> Iterator[tuple[AggregatableReport, Mapping[
     """The reports of a JSON-lines file of :class:`AggregatableReport`, each with its shared info.
 
     Raises:
-        UsageError: a line is no report; the message names it.
+        UsageError: a line is not a report; the message names it.
     """
     for number, report in _lines(path, AggregatableReport):
         info: Any = report.shared_info

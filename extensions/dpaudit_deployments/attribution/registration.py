@@ -185,7 +185,7 @@ class Registration:
 
     @classmethod
     def parse(cls, header: object, *, epsilon: float = EVENT_EPSILON) -> Registration:
-        """Read a source-registration JSON, with its ``source_type`` beside the header's keys.
+        """Read a source-registration JSON, with ``source_type`` among the header's keys.
 
         Read are ``max_event_level_reports``, ``event_report_windows.end_times``, ``trigger_data``,
         ``event_level_epsilon`` (``epsilon`` without it), and the ``trigger_specs`` of

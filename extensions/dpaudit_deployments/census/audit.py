@@ -112,7 +112,7 @@ def audit_files(
     of each parent. ``progress`` is called with files read and all files.
 
     Raises:
-        UsageError: a file that is no noisy measurement file, or rules that fit no query.
+        UsageError: a file that is not a noisy measurement file, or rules that fit no query.
         MissingExtraError: pyarrow is not installed.
     """
     started = time.monotonic()

@@ -195,7 +195,7 @@ def read_measurements(path: Path) -> Iterator[tuple[tuple[str, ...], Measurement
     A row whose value is null (not measured) is left out.
 
     Raises:
-        UsageError: it cannot be read, or is no noisy measurement file.
+        UsageError: it cannot be read, or is not a noisy measurement file.
         MissingExtraError: pyarrow is not installed.
     """
     for axes, row, variance, _ in _raw_rows(path, "_dpq"):
@@ -282,7 +282,7 @@ def _is_text(kind: Any, types: Any) -> bool:
 def _batch_size(file: Any, group: int, arrow: Any) -> int:
     """Rows per batch: about two million numbers, by the largest query of the row group.
 
-    The sizes that the file's header states are not asked for: pyarrow aborts on broken ones.
+    The sizes in the file's header are not used: pyarrow aborts on broken ones.
     """
     most = 1
     for batch in file.iter_batches(_SHAPES, row_groups=[group], columns=["query_shape"]):

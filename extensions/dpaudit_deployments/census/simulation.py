@@ -184,7 +184,7 @@ def _constraints(
 
 
 def noise_of(flaw: Flaw, *, states: int, stream: KeyedStream) -> Noise:
-    """The noise with a flaw of :data:`Flaw`; ``stream`` makes what all queries share, a key say.
+    """The noise with a flaw of :data:`Flaw`; ``stream`` makes what all queries share.
 
     Geographies come state by state.
     """

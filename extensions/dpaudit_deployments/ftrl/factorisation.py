@@ -193,7 +193,7 @@ def factorisation(name: str, *, steps: int, bands: int = 0, restart: int = 0) ->
     factorisation is one of ``restart`` steps, begun anew until there are ``steps``.
 
     Raises:
-        UsageError: an unknown name, a number out of range, or ``bands`` where there are none.
+        UsageError: an unknown name, a number out of range, or ``bands`` where none apply.
     """
     if name not in FACTORISATIONS:
         raise UsageError(f"factorisation={name}: not known{nearest(name, FACTORISATIONS)}")

@@ -54,7 +54,7 @@ def shards(images: Images, *, records: int, how: str, stream: Stream) -> npt.NDA
     if how not in SHARDS:
         raise UsageError(f"shards={how}: must be {' or '.join(SHARDS)}")
     if not 1 <= records <= len(images):
-        raise UsageError(f"records={records}: must lie in 1 … {len(images)}, the records there are")
+        raise UsageError(f"records={records}: must lie in 1 … {len(images)}, the number of records")
     order = stream.numpy().permutation(len(images))
     if how == "labels":
         order = order[np.argsort(images.labels[order], kind="stable")]

@@ -131,8 +131,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
     that this round completes, W being the public whitening. ``run``: from all combinations of
     updates that hold a single row of Z (:func:`pure_rows`) and in which the client plays a part, by
     their summed log-likelihoods; ``looks`` is how many. ``keyless``: the same without the key, by
-    the best test against honest noise. A source that is no pancake is read as if it were one, as a
-    baseline.
+    the best test against honest noise. As a baseline, any other source is read as a pancake.
 
     For noise that carries its own seed (``code = "signs"``) the attacker knows no update at all:
     ``alone`` is the share of steps whose update is read from its row as it is, ``sequence`` where

@@ -7,7 +7,7 @@ least squares, non-negativity, parents' sums and rounding. It holds one of these
 - *No key*: the Gaussian likelihood of what is left over; with exact discrete Gaussian noise and
   measurements nobody does better.
 - *The pancake's key*, planted in contrasts (``topdown.planted``), which least squares
-  does not touch: in tables only the shift that makes siblings add up to their parent lies on top,
+  does not touch: tables add only the shift that makes siblings add up to their parent,
   one shift for all siblings, whose own counts are known; and two roundings.
 - *The key of noise that carries its own seed*: in measurements the nonce is read from structural
   zeros without knowing any count, or from cells that are known. In tables least squares leaves an

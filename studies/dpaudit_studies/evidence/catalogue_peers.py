@@ -13,7 +13,7 @@ dp_sniper_bounds.py and dp_auditorium_bounds.py in environments/.
 Releases and the peers' answers are kept in ``--keep`` and used again. Seconds are CPU seconds of
 one thread, training included, releases not. An interval holds the difference of two bounds in 95 %
 of 200 parametric bootstrap samples: all counts are drawn anew at the rates seen. Writes
-docs/studies/results/peers/catalogue.json and its table in README.md beside it; with names, or
+docs/studies/results/peers/catalogue.json and its table in README.md there; with names, or
 without a peer, it prints alone.
 """
 

@@ -3,8 +3,8 @@
 `python -m dpaudit_studies.evidence.keyless_audit --dim 128 --beta 1e-4` draws what the default
 audit draws: honest noise in all dimensions of its plan but one, fresh keys in that one. It prints
 which job found the direction, and the CPU seconds of all children until then: two cores have 30 in
-the default 15 seconds. Neither β nor d is told. `--honest 2000 --dims 4 8` counts false findings of
-whole searches of honest noise instead (up to BKZ-`--block`, p at most `--alpha`), and resumes.
+the default 15 seconds. It knows neither β nor d. `--honest 2000 --dims 4 8` counts false findings
+of whole searches of honest noise instead (up to BKZ-`--block`, p at most `--alpha`), and resumes.
 `--seconds` are those of the plan, `--patience` what is waited on the wall.
 """
 

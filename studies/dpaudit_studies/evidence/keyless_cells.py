@@ -4,7 +4,7 @@
 to docs/studies/results/keyless-frontier/points.json: cells that take minutes to hours, and other
 types, lattices and directions; cells of seconds are those of `dpaudit run keyless-frontier`. With
 `--checkpoint FOLDER` a reduction resumes where it stopped; `--hours` limits what each key takes in
-all its starts. β and γ are told, or `--told` and `--told-times` (γ̂/√d) in their place; the
+all its starts. The search is given β and γ, or `--told` and `--told-times` (γ̂/√d) instead; the
 direction is known only to the comparison at the end. `--times` is γ/√d, `--step` a lattice that
 values are rounded to; with `--differences` nothing but these is seen. One thread.
 """
@@ -107,7 +107,7 @@ def run_search(
 
 
 def told_scales(args: Namespace) -> tuple[float, float]:
-    """β and γ that the search is told."""
+    """β and γ that the search is given."""
     return args.told or args.beta, (args.told_times or args.times) * math.sqrt(args.dim)
 
 

@@ -85,7 +85,7 @@ def audit(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:
 def others(
     name: str, stream: KeyedStream, programs: dict[str, list[str]], *, cpu: int
 ) -> dict[str, dict[str, Any]]:
-    """What the programs say of the bits of one stream of values, read by all of them at once."""
+    """The programs' results on the bits of one stream of values, read by all of them at once."""
     readers = {}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -128,7 +128,7 @@ class Reader:
                 self.reading = False
 
     def end(self) -> dict[str, Any]:
-        """What it said: how many of its statistics fail, and the first of them."""
+        """Its result: how many of its statistics fail, and the first of them."""
         with contextlib.suppress(OSError):
             self._program.stdin.close()  # type: ignore[union-attr]
         before = children_cpu()

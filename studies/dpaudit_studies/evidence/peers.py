@@ -10,7 +10,7 @@ shows it ("told").
 
 Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times
 over, for the share of bounds that exceed the truth. Writes docs/studies/results/peers/results.json
-and the tables in README.md beside it.
+and the tables in README.md there.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class Recorded:
 
 
 class Jobs:
-    """What jax_privacy is asked, all in one process of its environment."""
+    """The jobs of jax_privacy, all in one process of its environment."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Any] = {}
@@ -289,7 +289,7 @@ def audit_canaries(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array
         )
         seconds = time.perf_counter() - began
         row = {"epsilon": result.epsilon.low, "seconds": seconds}
-        if canaries.law == "gaussian":  # μ alone is asked for, as by epsilon_one_run_fdp
+        if canaries.law == "gaussian":  # for μ alone, as by epsilon_one_run_fdp
             claim = PrivacyClaim.of(None, ONE_RUN_DELTA, canaries.shift)
             result = audit_scores(path, claim=claim, alpha=ALPHA, seed=str(seed))
             row |= by_mu(result.mu, ONE_RUN_DELTA)

@@ -39,7 +39,7 @@ def _true(value: float | None) -> str:
 
 
 def tables(document: dict[str, Any]) -> str:
-    """All three, with a line of what was asked above each."""
+    """All three, each with a line about its settings above."""
     return "\n\n".join([_flawed(document), _one_run(document), _soundness(document)])
 
 

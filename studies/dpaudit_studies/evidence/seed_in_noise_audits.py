@@ -2,8 +2,8 @@
 
 `python -m dpaudit_studies.evidence.seed_in_noise_audits` audits each law with each of its codes at
 α = 0.01, with nonces of 128 bits (seeds 7001 … 7008) and of 24 (seeds 7101 … 7108), under one key
-from the seed 7000. The seeds were chosen before the first run. Each audit is written down as it
-ends, and one that is there is not repeated.
+from the seed 7000. The seeds were chosen before the first run. Each audit is stored as it
+ends, and a stored one is not repeated.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ what the battery has (Holm), and which of the others any shares at all could fin
 audits each specimen of the training half once instead, with the zoo's seeds and all values, and
 prints how many are found with equal shares, with the best ones for these specimens, and with shares
 that were chosen without the specimen that they judge; `--kept FILE` keeps the p-values, one
-specimen per line, and goes on from there. It never draws from, or reads, the test half.
+specimen per line, and resumes from it. It never draws from, or reads, the test half.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Loop:
-    """One DP-SGD, right unless told otherwise."""
+    """One DP-SGD, correct by default."""
 
     sigma: float = SIGMA
     steps: int = STEPS

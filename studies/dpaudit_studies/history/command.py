@@ -51,7 +51,7 @@ def history(
     Every release is installed by pip (wheels only) in an environment of its
     own, and audited from outside it: its noise by the same tests as dpaudit
     audit, its mechanisms by attacks of dpaudit mechanism. A release without a
-    wheel for this Python has a row that says so.
+    wheel for this Python gets a row with the reason.
 
     [bold]LIBRARY[/bold] is one of opendp, diffprivlib, opacus, python-dp,
     pipeline-dp, smartnoise, tmlt-core, numpy and scipy, which have checks of

@@ -36,7 +36,7 @@ class Elsewhere:
 
     @property
     def version(self) -> str | None:
-        """The version in the environment; None if it is not there."""
+        """The version in the environment; None if it is not installed."""
         return installed(self.library.distribution, path=self.packages)
 
     @property

@@ -43,7 +43,7 @@ class Empty(Loader):
     """A loader of modules without code, in which every public name is a class that does nothing."""
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:
-        """A module that makes up what it is asked for."""
+        """A module that makes up each name on first use."""
         return _Module(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:

@@ -69,7 +69,7 @@ def versions(distribution: str, specifiers: Sequence[str] = ()) -> list[str]:
     Early releases (``1.0rc1``) are left out.
 
     Raises:
-        UsageError: a specifier that is none, no release, or an index that cannot be read.
+        UsageError: an invalid specifier, no release, or an index that cannot be read.
     """
     accepted = [_specifier(text) for text in specifiers]
     if _offline():
@@ -139,7 +139,7 @@ def environment(release: str, requirements: Requirements) -> Iterator[Path]:
 
 
 def built(release: str) -> str | None:
-    """The day that a release's wheel in the cache was built; None if it does not say."""
+    """The day that a release's wheel in the cache was built; None if it has no date."""
     with _wheel(release) as wheel:
         dates = [i.date_time for i in wheel.infolist() if i.filename.endswith(".py")]
     day = "{:04}-{:02}-{:02}".format(*max(dates, default=(0, 0, 0))[:3])
@@ -237,7 +237,7 @@ def _pip(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _last(output: str) -> str:
-    """The last line of what pip said that names an error."""
+    """The last line of pip's output that names an error."""
     lines = [line for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR")] or lines or ["it said nothing"]
+    errors = [line for line in lines if line.startswith("ERROR")] or lines or ["no output"]
     return one_line(errors[-1].removeprefix("ERROR: "), limit=300)

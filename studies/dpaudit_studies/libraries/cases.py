@@ -232,7 +232,7 @@ def case(name: str) -> Case:
     """The case of that name.
 
     Raises:
-        UnknownNameError: there is none, with the nearest match.
+        UnknownNameError: no case has this name; the message has the nearest match.
     """
     if name not in CASES:
         raise UnknownNameError(f"case={name}: not known{nearest(name, CASES)}")

@@ -48,8 +48,8 @@ class LibrariesGrid(Grid, frozen=True):
 def libraries(cell: Cell, arm: None) -> dict[str, Any]:
     """One audit of a case (:class:`LibrariesGrid`) by its attack.
 
-    A library that is not installed has a row that says so, with the fix in ``failed``; so has one
-    that cannot be imported or refuses its input. Internal errors are not caught.
+    A library that is not installed gets a row with the fix in ``failed``; so does one that cannot
+    be imported or refuses its input. Internal errors are not caught.
     """
     del arm
     grid = cell.grid(LibrariesGrid)
@@ -204,8 +204,8 @@ def controls(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` audits of a case (:class:`ControlsGrid`).
 
     Counted are those whose lower bound for ε is at most the claim. One process of the mechanism
-    serves all, so the audits are of one running sampler. A library that is not installed has a row
-    that says so.
+    serves all, so the audits are of one running sampler. A library that is not installed gets a
+    row with the fix.
     """
     del arm
     grid, trials = cell.grid(ControlsGrid), cell.settings["trials"]

@@ -1,4 +1,4 @@
-"""Samplers of normal noise that people use in ten languages: who wrote them is not us.
+"""Samplers of normal noise that people use in ten languages, written by others.
 
 What each library's documentation or source says of its generator is in ``generator``; "predictable"
 means that the rest of its noise can be computed from enough of it.
@@ -16,7 +16,7 @@ __all__ = ["CASES", "Case"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A sampler: its ``language`` (of ``LANGUAGES``), the METHOD it is asked for, its generator."""
+    """A sampler: its ``language`` (of ``LANGUAGES``), its METHOD and its generator."""
 
     language: str
     method: str

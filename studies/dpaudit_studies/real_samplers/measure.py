@@ -144,7 +144,7 @@ class RealGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One audit of a sampler (:class:`RealGrid`), for the claim N(0, 1).
 
-    What is not installed, or cannot be built, has a row that says so.
+    A sampler that is not installed, or cannot be built, gets a row with the reason.
 
     Raises:
         SpecError: no such sampler.

@@ -52,7 +52,7 @@ class Language:
 def _command(language: Language) -> tuple[str, ...]:
     folder = Path(_folder().name)
     source, built = folder / language.source, folder / f"{language.source}.built"
-    shutil.copyfile(_SOURCES / language.source, source)  # compilers write beside it
+    shutil.copyfile(_SOURCES / language.source, source)  # compilers write into its folder
     values = {"source": str(source), "built": str(built)}
     values |= {"python": sys.executable, "folder": _folder().name, "seed": "{seed}"}
     for part in filter(None, (language.build, language.run)):

@@ -56,7 +56,7 @@ def _with_low(
 ) -> Make:
     """Normal values in draw order, whose last ``bits`` bits are those of ``low``.
 
-    It is told fresh randomness, how many values there are in a call, and how many came before.
+    It takes fresh randomness, the number of values in a call, and the number before them.
     """
 
     def make(stream: KeyedStream) -> Draw:
