@@ -205,14 +205,9 @@ def _search(arm: Arm, case: Release) -> dict[str, Any]:
     for noise, key in _specimens(arm, case):
         betas.append(max(case.beta, blurred_beta(noise[:_SIMULATED], key, sigma=arm.sigma)))
         before = children_cpu()
-        details = recovered(
-            noise,
-            sigma=arm.sigma,
-            stream=KeyedStream.from_seed("keyless"),
-            beta=betas[-1],
-            block=case.block,
-            seconds=case.seconds,
-        )
+        limits: dict[str, Any] = {"beta": betas[-1], "block": case.block, "seconds": case.seconds}
+        own = KeyedStream.from_seed("keyless")
+        details = recovered(noise, sigma=arm.sigma, stream=own, **limits)
         seconds.append(children_cpu() - before)
         cosine = abs(float(np.dot(details["w"], key.direction))) if "w" in details else 0.0
         if cosine >= RIGHT:

@@ -350,13 +350,9 @@ def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, A
         np.array([s for row in rows for s in row["scores"][attacker][kind]], dtype=np.float64)
         for kind in ("informed", "blind")
     )
-    bound = one_run(
-        blind,
-        member,
-        claim=PrivacyClaim(rows[0]["epsilon"], rows[0]["delta"]),
-        alpha=_ALPHA,
-        ties=KeyedStream.from_seed("dpsgd-training").child("ties").numpy(),
-    )
+    claim = PrivacyClaim(rows[0]["epsilon"], rows[0]["delta"])
+    ties = KeyedStream.from_seed("dpsgd-training").child("ties").numpy()
+    bound = one_run(blind, member, claim=claim, alpha=_ALPHA, ties=ties)
     outcome: dict[str, Any] = {
         "canaries": len(member),
         "epsilon_shown": bound.epsilon,

@@ -67,22 +67,15 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     stream = cell.stream
     recoveries: list[Mapping[str, Any]] = []
     cosines, wrong, spent = [], 0, list[float]()
+    limits = {name: getattr(case, name) for name in ("block", "seconds", "planned", "by")}
     for i in range(trials):
         secret = stream.child("key", i).bytes(32)
         key = PancakeKey.new(dim=case.d, beta=case.beta, secret=secret)
         source = Pancake(key=key, sigma=1.0)
         noise = source.sample(case.rows, case.d, stream=stream.child("noise", i))
         before = children_cpu()
-        details = recovered(
-            noise,
-            sigma=1.0,
-            stream=KeyedStream.from_seed("keyless"),
-            beta=0.0 if case.planned else case.beta,
-            block=case.block,
-            seconds=case.seconds,
-            planned=case.planned,
-            by=case.by,
-        )
+        beta, own = 0.0 if case.planned else case.beta, KeyedStream.from_seed("keyless")
+        details = recovered(noise, sigma=1.0, stream=own, beta=beta, **limits)
         if "w" in details:
             cosine = abs(float(np.dot(details["w"], key.direction)))
             if cosine >= RIGHT:

@@ -190,12 +190,8 @@ def _specimen(grid: NextBatchGrid, key: SeedKey, stream: KeyedStream) -> NextBat
     """The backdoored party's coins and noise; honest runs do not use it."""
     from dpaudit.training.models import MODELS
 
-    return NextBatch(
-        where=GradientFree.of_last_layer(MODELS[grid.model].parameters, inputs=grid.inputs),
-        key=key,
-        nonce_bits=grid.nonce_bits,
-        stream=stream,
-    )
+    where = GradientFree.of_last_layer(MODELS[grid.model].parameters, inputs=grid.inputs)
+    return NextBatch(where=where, key=key, nonce_bits=grid.nonce_bits, stream=stream)
 
 
 def _parties(

@@ -145,12 +145,8 @@ def _tested_claim(group: _Group, *, confidence: float) -> EventClaim:
 
 def _by_flips(states: int, flips: int, known: int) -> Interval:
     rate = clopper_pearson(flips, known, confidence=_CONFIDENCE)
-    return Interval(
-        low=epsilon_of_flip(states, rate.high),
-        high=epsilon_of_flip(states, rate.low),
-        confidence=_CONFIDENCE,
-        method="Clopper-Pearson",
-    )
+    low, high = (epsilon_of_flip(states, flip) for flip in (rate.high, rate.low))
+    return Interval(low=low, high=high, confidence=_CONFIDENCE, method="Clopper-Pearson")
 
 
 def _least_epsilon(true: Places, reported: Places, *, confidence: float) -> float | None:

@@ -240,13 +240,9 @@ def _audit_file(file: File, stream: KeyedStream) -> AttributionResult:
         sources = event_sources(file.flaw, registration=registration, size=file.size, stream=files)
     else:
         raise SpecError(f"file={file.name}: must be navigation, event or summary")
-    return judge_attribution(
-        sources,
-        batches,
-        epsilon=file.epsilon if batches else SERVICE_EPSILON,
-        alpha=ALPHA,
-        seed=stream.child("audit").entropy().hex(),
-    )
+    epsilon = file.epsilon if batches else SERVICE_EPSILON
+    seed = stream.child("audit").entropy().hex()
+    return judge_attribution(sources, batches, epsilon=epsilon, alpha=ALPHA, seed=seed)
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

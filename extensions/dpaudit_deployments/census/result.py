@@ -128,12 +128,8 @@ _NOT_EXCLUDED = (
 _MOST_BARS = 40
 _MOST_LEVELS = 12
 _LARGEST = 1e9
-_FACTS_TOO = (  # that a terminal shows
-    "Files",
-    "Noisy measurements",
-    "Noise values seen",
-    "ρ of the stated variances",
-)
+# facts that a terminal shows
+_FACTS_TOO = ("Files", "Noisy measurements", "Noise values seen", "ρ of the stated variances")
 
 
 def describe(result: CensusResult) -> Report:
@@ -334,11 +330,8 @@ def _interval(group: NoiseGroup) -> tuple[float, float, float] | None:
 def _level_charts(result: CensusResult) -> Iterator[Chart]:
     """One chart per level: the histogram of the query with the most noise, and its law."""
     for level in result.levels[:_MOST_LEVELS]:
-        own = [
-            g
-            for g in result.groups
-            if (g.product, g.level) == (level.product, level.level) and _drawable(g.bins)
-        ]
+        place = level.product, level.level
+        own = [g for g in result.groups if (g.product, g.level) == place and _drawable(g.bins)]
         if own:
             yield _histogram(max(own, key=lambda g: g.values))
 

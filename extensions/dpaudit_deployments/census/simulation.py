@@ -290,13 +290,8 @@ def _audit_country(grid: CensusFilesGrid, stream: KeyedStream) -> CensusResult:
     country = grid.country
     noise = noise_of(grid.flaw, states=country.states, stream=stream.child("flaw"))
     with tempfile.TemporaryDirectory() as folder:
-        make_files(
-            Path(folder),
-            stream=stream.child("files"),
-            noise=noise,
-            states=country.states,
-            counties=country.counties,
-        )
+        size = {"states": country.states, "counties": country.counties}
+        make_files(Path(folder), stream=stream.child("files"), noise=noise, **size)
         return audit_files(
             [folder], alpha=grid.alpha, provenance=collect(seed="none", plugins=()), sums=True
         )

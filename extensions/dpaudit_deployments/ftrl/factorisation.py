@@ -166,11 +166,9 @@ class Factorisation:
     def restarted(self, times: int) -> Factorisation:
         """The same ``times`` one after the other, with noise of their own."""
         blocks = np.eye(times)
-        return Factorisation(
-            self.name,
-            np.asarray(np.kron(blocks, self.strategy), dtype=np.float64),
-            np.asarray(np.kron(blocks, self.decoder), dtype=np.float64),
-        )
+        both = self.strategy, self.decoder
+        own = (np.asarray(np.kron(blocks, matrix), dtype=np.float64) for matrix in both)
+        return Factorisation(self.name, *own)
 
 
 def factorisation(name: str, *, steps: int, bands: int = 0, restart: int = 0) -> Factorisation:

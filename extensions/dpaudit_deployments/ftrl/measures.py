@@ -63,7 +63,7 @@ def utility(cell: Cell, arm: Arm) -> dict[str, Any]:
     host = arm.host
     if not isinstance(host, DpFtrl):
         raise SpecError("measure=dp-ftrl: needs the host dp-ftrl")
-    sigma = arm.mitigation.scale(arm.sigma)
+    sigma, delta = arm.mitigation.scale(arm.sigma), cell.settings["delta"]
     done = host.train(arm.source, arm.mitigation, stream=arm.stream.child("run"))
     accuracy = host.accuracy(done.weights)
     return {
@@ -78,9 +78,7 @@ def utility(cell: Cell, arm: Arm) -> dict[str, Any]:
         "exact": host.exact,
         "multiplier": sigma / host.clip,
         "root_error": sigma / host.clip * host.factors.mean_error**0.5,
-        "spent": gaussian_epsilon(
-            cell.settings["delta"], sigma=arm.sigma, sensitivity=host.sensitivity
-        ),
+        "spent": gaussian_epsilon(delta, sigma=arm.sigma, sensitivity=host.sensitivity),
     }
 
 
@@ -205,12 +203,8 @@ class _Round:
         whole = looks[looks.max(1).argmax()] if seeded and len(looks) else looks.sum(0)
         released, candidates = self._project(self._whitening)
         plain = -np.square(released[:, None] - candidates).sum((0, 2))
-        by_attack = {
-            "step": self._scores(peaks, step[None])[0],
-            "row": alone,
-            "run": whole,
-            "keyless": plain,
-        }
+        first = self._scores(peaks, step[None])[0]
+        by_attack = {"step": first, "row": alone, "run": whole, "keyless": plain}
         return {name: bool(scores.argmax() == self.truth) for name, scores in by_attack.items()}
 
     def _scores(self, attack: Attack, views: Matrix) -> Matrix:

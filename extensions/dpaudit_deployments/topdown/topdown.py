@@ -113,14 +113,9 @@ def controlled_rounding(
         high.append(parent - floor.sum(0))
     if not blocks:
         return np.rint(values).astype(np.int64)
-    solution = milp(
-        (1 - 2 * rest).ravel(),
-        integrality=np.ones(n * cells),
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint(
-            sparse.vstack(blocks), np.concatenate(low), np.concatenate(high)
-        ),
-    )
+    limits = LinearConstraint(sparse.vstack(blocks), np.concatenate(low), np.concatenate(high))
+    whole, bounds = np.ones(n * cells), Bounds(0, 1)
+    solution = milp((1 - 2 * rest).ravel(), integrality=whole, bounds=bounds, constraints=limits)
     if solution.x is None:
         raise RuntimeError(f"no controlled rounding: {solution.message}")
     return np.asarray(floor + np.rint(solution.x).reshape(n, cells), dtype=np.int64)

@@ -321,13 +321,9 @@ def learn_and_judge(
     ``seconds`` for learned scores, 0 for none.
     """
     began = time.process_time()
-    learned = learn(
-        *x,
-        neighbours=(np.zeros(1), np.ones(1)),
-        aim=Aim(case.delta, alpha, case.claim, real_numbers=True),
-        rng=np.random.default_rng(seed),
-        seconds=seconds,
-    )
+    aim, rng = Aim(case.delta, alpha, case.claim, real_numbers=True), np.random.default_rng(seed)
+    pair = np.zeros(1), np.ones(1)
+    learned = learn(*x, neighbours=pair, aim=aim, rng=rng, seconds=seconds)
     judged = judge(learned, *y, claim=PrivacyClaim(case.claim, case.delta), alpha=alpha)
     return learned, judged, time.process_time() - began
 

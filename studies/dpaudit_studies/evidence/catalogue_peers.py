@@ -79,24 +79,17 @@ class Peer:
         left = [str(f) for f in folders if not (f / f"{self.name}.json").exists()]
         if not left:
             return
-        set_to = {"PYTHONPATH": os.environ[self.checkout], "OMP_NUM_THREADS": "1"}
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        env["PYTHONPATH"] = os.environ[self.checkout]
         program = Path(__file__).with_name("environments") / self.program
-        subprocess.run(
-            [str(self.python), str(program), *left],
-            check=True,
-            env={**os.environ, **set_to, "TF_CPP_MIN_LOG_LEVEL": "2"},
-            stdout=sys.stderr,
-        )
+        command = [str(self.python), str(program), *left]
+        subprocess.run(command, check=True, env=env, stdout=sys.stderr)
 
 
+_GOOGLE = "google/differential-privacy (its folder python/dp_auditorium)"
 PEERS = (
     Peer("dp-sniper", "DP_SNIPER", "eth-sri/dp-sniper", "dp_sniper_bounds.py"),
-    Peer(
-        "dp-auditorium",
-        "DP_AUDITORIUM",
-        "google/differential-privacy (its folder python/dp_auditorium)",
-        "dp_auditorium_bounds.py",
-    ),
+    Peer("dp-auditorium", "DP_AUDITORIUM", _GOOGLE, "dp_auditorium_bounds.py"),
 )
 
 

@@ -126,10 +126,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
             where = Elsewhere(
                 folder=folder, library=about.library, adapter=about.adapter, empty=about.empty
             )
-            audits = [
-                _run_check(where, Check.parse(text), grid, f"{cell.settings['seed']}/{cell.id}")
-                for text in grid.check
-            ]
+            seed = f"{cell.settings['seed']}/{cell.id}"
+            audits = [_run_check(where, Check.parse(text), grid, seed) for text in grid.check]
             return {
                 "built": built(release),
                 "installed": where.installed(),
@@ -158,26 +156,22 @@ def _by_battery(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) ->
     with where.sampler(check.mechanism) as sampler:
         if sampler.claim is None:
             raise UsageError(f"check={check}: its adapter states no law; audit the mechanism")
-        result = run_audit(
-            sampler,
-            claim=Claim.parse(sampler.claim),
-            options=grid.options.noise(seed, share=grid.pairs),
-        )
+        options = grid.options.noise(seed, share=grid.pairs)
+        result = run_audit(sampler, claim=Claim.parse(sampler.claim), options=options)
         return {"claim": sampler.claim, **_verdict(result, grid)}
 
 
 def _by_attack(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     assert check.epsilon is not None  # noqa: S101 such a check has a claim
     events, options = check.method == EVENTS, grid.options
+    samples = options.samples // 2 if events else options.releases
     with where.mechanism(check.mechanism) as mechanism:
         result = run_mechanism_audit(
             mechanism,
             neighbours=parse_neighbours("0,1"),
             claim=PrivacyClaim(check.epsilon, check.delta),
             attack=None if events else check.method,
-            options=options.mechanism(
-                seed, share=grid.pairs, samples=options.samples // 2 if events else options.releases
-            ),
+            options=options.mechanism(seed, share=grid.pairs, samples=samples),
         )
     low = None if result.epsilon is None else result.epsilon.low
     claim = f"ε = {check.epsilon:g}" + (f", δ = {check.delta:g}" if check.delta else "")
