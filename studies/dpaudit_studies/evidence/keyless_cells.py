@@ -67,9 +67,9 @@ class Search:
 
 
 def run_search(
-    args: Namespace, number: int, rows: np.ndarray, check: np.ndarray, held: np.ndarray
+    args: Namespace, number: int, rows: np.ndarray, check: np.ndarray, held_out: np.ndarray
 ) -> Search:
-    """Reduce until a direction is confirmed on ``held`` rows, or all hours are spent."""
+    """Reduce until a direction is confirmed on the rows ``held_out``, or all hours are spent."""
     candidates, lattice, search = keyless("candidates"), keyless("lattice"), Search()
     beta, gamma = told_scales(args)
     checkpoint = None
@@ -98,7 +98,7 @@ def run_search(
             print(f"  {last} from {search.cpu:.1f} CPU seconds", flush=True)
         if search.stage.score > 0.3:
             search.direction = candidates.refine(check, search.stage.u)
-            search.p = candidates.confirm(held, search.direction)
+            search.p = candidates.confirm(held_out, search.direction)
             if search.p <= keyless("search").CONFIRMED:
                 break
         if search.cpu > 3600 * args.hours:
@@ -113,11 +113,11 @@ def told_scales(args: Namespace) -> tuple[float, float]:
 
 def one_key(args: Namespace, number: int) -> dict[str, object]:
     x, key = specimen(args, number)
-    held, check, rows = np.split(x, [keyless("search").HELD, keyless("search").HELD + CHECKED])
+    held_out, check, rows = np.split(x, [keyless("search").HELD, keyless("search").HELD + CHECKED])
     beta, gamma = told_scales(args)
     began = time.monotonic()
-    search = run_search(args, number, rows, check, held)
-    found = search.direction is not None and search.p <= keyless("search").CONFIRMED
+    search = run_search(args, number, rows, check, held_out)
+    confirmed = search.direction is not None and search.p <= keyless("search").CONFIRMED
     point: dict[str, object] = {
         "d": args.dim,
         "beta": args.beta,
@@ -125,7 +125,7 @@ def one_key(args: Namespace, number: int) -> dict[str, object]:
         "n": search.stage.rows,
         "block": int(search.stage.reduction.partition("BKZ-")[2] or 2),
         "seconds": round(time.monotonic() - began, 2),
-        "found": found,
+        "found": confirmed,
         "cpu_seconds": round(search.cpu, 2),
         "reduction": search.stage.reduction,
         "reducer": args.reducer,
@@ -137,10 +137,10 @@ def one_key(args: Namespace, number: int) -> dict[str, object]:
         "p": search.p,
         "machine": MACHINE,
     }
-    if found:
+    if confirmed:
         u = np.asarray(search.direction)
         along = key.basis.reshape(-1, args.dim) @ (u / np.linalg.norm(u))
-        estimated = keyless("candidates").estimate(check, held, u).beta
+        estimated = keyless("candidates").estimate(check, held_out, u).beta
         point["cosine"] = round(float(np.abs(along).max()), 6)
         point["estimated_beta"] = float(f"{estimated:.4g}")
     return point
