@@ -6,18 +6,16 @@ update. `--device cuda` on a GPU.
 
 from __future__ import annotations
 
-import platform
 import warnings
 
 import torch
-from harness import medians
+from harness import MACHINE, medians
 from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader
 
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
-from dpaudit.provenance import hardware
 from dpaudit.queries.opacus import use_noise_source
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
@@ -29,7 +27,7 @@ SEED = "bench"
 
 
 def perceptron() -> nn.Module:
-    """3,051,150 parameters: hardly any work beside them, hence the façade's hardest case."""
+    """3,051,150 parameters: little other work, hence the façade's hardest case."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(784, 1500),
@@ -47,7 +45,7 @@ class Run:
         torch.manual_seed(0)
         network = (perceptron() if model == "perceptron" else make_model(model)).to(device)
         self.x, self.y = load_images("synthetic").batch(range(batch), device=device)
-        made = PrivacyEngine(accountant="rdp").make_private(
+        private = PrivacyEngine(accountant="rdp").make_private(
             module=network,
             optimizer=torch.optim.SGD(network.parameters(), lr=0.01),
             data_loader=DataLoader(
@@ -58,8 +56,8 @@ class Run:
             poisson_sampling=False,
             grad_sample_mode=mode,
         )
-        self.model, self.optimizer = made[0], made[1]
-        self.loss = made[2] if mode == "ghost" else nn.CrossEntropyLoss()
+        self.model, self.optimizer = private[0], private[1]
+        self.loss = private[2] if mode == "ghost" else nn.CrossEntropyLoss()
         if noise == "gaussian":
             use_noise_source(self.optimizer, "gaussian", seed=SEED)
         elif noise == "pancake":
@@ -87,8 +85,8 @@ def row(model: str, batch: int, mode: str, repeats: int, device: torch.device) -
     for middle in medians(seconds).values():
         print(f"{1e3 * middle:10.2f}", end="")
     for name in ("gaussian", "pancake"):
-        found = ratio(seconds[name], seconds["opacus"])
-        print(f"{found['value']:8.3f} [{found['low']:.3f}, {found['high']:.3f}]", end="")
+        quotient = ratio(seconds[name], seconds["opacus"])
+        print(f"{quotient['value']:8.3f} [{quotient['low']:.3f}, {quotient['high']:.3f}]", end="")
     print(flush=True)
 
 
@@ -96,22 +94,19 @@ def main() -> None:
     """Print the table."""
     warnings.simplefilter("ignore")  # Opacus' about its random numbers, torch's about hooks
     # of lenet5; large networks get a quarter
-    arguments = options(__doc__, device="cpu", threads=1, repeats=60)
-    device = torch.device(arguments.device)
-    torch.set_num_threads(arguments.threads)
-    print(
-        f"{hardware()}, {arguments.threads} thread(s), "
-        f"Python {platform.python_version()}, seed {SEED!r}"
-    )
+    args = options(__doc__, device="cpu", threads=1, repeats=60)
+    device = torch.device(args.device)
+    torch.set_num_threads(args.threads)
+    print(f"{MACHINE}, {args.threads} thread(s), seed {SEED!r}")
     print(
         f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>10}{'gaussian':>10}{'pancake':>10}"
         f"{'gaussian':>10} / opacus {'pancake':>11} / opacus   (ms per step; ratios, quartiles)"
     )
-    few = max(5, arguments.repeats // 4)
+    few = max(5, args.repeats // 4)
     for model, batch, mode, repeats in (
-        ("lenet5", 64, "hooks", arguments.repeats),
-        ("lenet5", 128, "hooks", arguments.repeats),
-        ("lenet5", 64, "ghost", arguments.repeats),
+        ("lenet5", 64, "hooks", args.repeats),
+        ("lenet5", 128, "hooks", args.repeats),
+        ("lenet5", 64, "ghost", args.repeats),
         ("perceptron", 16, "hooks", few),
         ("perceptron", 64, "ghost", few),
     ):

@@ -22,8 +22,8 @@ MACHINE = f"{hardware()}, load {os.getloadavg()[0]:.1f}, Python {platform.python
 def clocked(work: Callable[[], Any]) -> tuple[Any, float, float]:
     """What it returns, wall seconds, and CPU seconds of this process."""
     wall, used = time.perf_counter(), time.process_time()
-    made = work()
-    return made, time.perf_counter() - wall, time.process_time() - used
+    result = work()
+    return result, time.perf_counter() - wall, time.process_time() - used
 
 
 def cpu(work: Callable[[], object]) -> float:
@@ -38,7 +38,7 @@ def quickest(work: Callable[[], object], *, calls: int = 3) -> float:
 
 
 def medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
-    return {name: statistics.median(found) for name, found in seconds.items()}
+    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def peak() -> float:

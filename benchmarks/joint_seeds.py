@@ -30,10 +30,10 @@ def timed(name: str, work):
 
 
 def main() -> None:
-    asked = options(__doc__, dim=39_000_000, candidates=10)
-    dim, scale, stream = asked.dim, 2.0**24, KeyedStream.from_seed("bench")
+    args = options(__doc__, dim=39_000_000, candidates=10)
+    dim, scale, stream = args.dim, 2.0**24, KeyedStream.from_seed("bench")
     vector_digest("noise", derived_noise(bytes(32), dim=10, scale=scale), dim=10)  # compiles
-    print(f"{MACHINE}, {dim:,} coordinates, {asked.candidates} candidates")
+    print(f"{MACHINE}, {dim:,} coordinates, {args.candidates} candidates")
     print(f"{'':<44}{'wall s':>9}{'CPU s':>9}{'peak MiB':>11}")
     noise = derived_noise(bytes(32), dim=dim, scale=scale)
     _, one = timed(
@@ -49,7 +49,7 @@ def main() -> None:
     ]
     server, verifier = (key.public_key().public_bytes_raw() for key in keys)
     terms = SessionTerms(
-        candidates=asked.candidates,
+        candidates=args.candidates,
         dim=dim,
         scale=scale,
         granularity=2.0**-24,
@@ -65,13 +65,9 @@ def main() -> None:
     session, _ = timed(
         f"a session: query and release held, {cores()} threads", lambda: run_session(*parties)
     )
-    print(
-        "  seconds " + ", ".join(f"{name} {taken:.2f}" for name, taken in session.seconds.items())
-    )
-    print(
-        f"  wire {session.wire:,} bytes, "
-        f"of which messages {session.wire - session.release.nbytes:,}"
-    )
+    print("  seconds", ", ".join(f"{name} {spent:.2f}" for name, spent in session.seconds.items()))
+    messages = session.wire - session.release.nbytes
+    print(f"  wire {session.wire:,} bytes, of which messages {messages:,}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transcript.json"
         write(session.record, path)

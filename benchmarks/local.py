@@ -33,8 +33,8 @@ def records(n: int) -> None:
         mechanism = sketch(4.0, m=M, functions=FUNCTIONS)
         device = quickest(lambda m=mechanism: m.privatize(objects, stream=SEED))
         reports, server = mechanism.privatize(objects, stream=SEED), kind(mechanism)
-        taken = quickest(lambda server=server, reports=reports: server.add(reports))
-        print(f"{name:32}{n / device:12,.0f}{n / taken:12,.0f}", flush=True)
+        spent = quickest(lambda server=server, reports=reports: server.add(reports))
+        print(f"{name:32}{n / device:12,.0f}{n / spent:12,.0f}", flush=True)
 
 
 def estimates(n: int, universe: int) -> None:
@@ -45,9 +45,9 @@ def estimates(n: int, universe: int) -> None:
         server.add(server.mechanism.privatize(objects, stream=SEED))
         server.estimate(np.arange(10))
         for u, repeats in ((UNIVERSE, 3), (universe, 1)):
-            taken = min(cpu(lambda s=server, u=u: s.estimate(np.arange(u))) for _ in range(repeats))
-            each = 1e9 * taken / u / FUNCTIONS
-            print(f"  {name:20}{u:>9,} objects{taken:9.2f} s{each:8.2f} ns per object and function")
+            spent = min(cpu(lambda s=server, u=u: s.estimate(np.arange(u))) for _ in range(repeats))
+            each = 1e9 * spent / u / FUNCTIONS
+            print(f"  {name:20}{u:>9,} objects{spent:9.2f} s{each:8.2f} ns per object and function")
 
 
 def shortcut() -> None:
@@ -56,11 +56,11 @@ def shortcut() -> None:
     share = 1 / np.arange(1, UNIVERSE + 1)
     for z in (10**6, 10**7, 10**8, 10**9):
         counts = SEED.child(z).numpy().multinomial(z, share / share.sum())
-        server, _, taken = clocked(
+        server, _, spent = clocked(
             lambda z=z, counts=counts: sample_sketch(sketch, counts, stream=SEED.child(z))
         )
         error = (server.estimate(np.arange(UNIVERSE)) - counts) / server.standard_error(counts)
-        print(f"  Z = {z:>13,}{taken:8.2f} s   errors / standard error: {error.std():.3f}")
+        print(f"  Z = {z:>13,}{spent:8.2f} s   errors / standard error: {error.std():.3f}")
 
 
 if __name__ == "__main__":

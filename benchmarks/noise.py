@@ -6,18 +6,15 @@ each in a process of its own. `--device cuda` on a GPU.
 
 from __future__ import annotations
 
-import platform
-
 import numpy as np
 import torch
-from harness import apart, medians
+from harness import MACHINE, apart, medians
 
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
-from dpaudit.provenance import hardware
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.evidence import options
 from dpaudit_studies.timing import WARM_UP, in_turn, ratio
@@ -44,8 +41,8 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
     streams = [SEED.child(i) for i in range(repeats + WARM_UP)]
 
     def ours(name: str):
-        made = source(name, d)
-        return lambda i: made.sample(1, d, stream=streams[i], dtype=dtype, device=device)
+        noise_source = source(name, d)
+        return lambda i: noise_source.sample(1, d, stream=streams[i], dtype=dtype, device=device)
 
     settle = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     names = ("gaussian", "pancake", "seed-in-noise")
@@ -57,12 +54,12 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
         "numpy": lambda _: rng.standard_normal((1, d), dtype=kind) * kind(2.0),
     }
     seconds |= in_turn(others, repeats=repeats, settle=settle)
-    found = [ratio(seconds[name], seconds["gaussian"]) for name in names[1:]]
+    ratios = [ratio(seconds[name], seconds["gaussian"]) for name in names[1:]]
     ns = {name: 1e9 * middle / d for name, middle in medians(seconds).items()}
     print(
         f"{d:>10,} {str(dtype)[6:]:8}{ns['gaussian']:9.2f}{ns['pancake']:9.2f}"
         f"{ns.get('seed-in-noise', float('nan')):9.2f}{ns['torch']:9.2f}{ns['numpy']:9.2f}"
-        + "".join(f"{r['value']:9.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r in found),
+        + "".join(f"{r['value']:9.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r in ratios),
         flush=True,
     )
 
@@ -78,21 +75,18 @@ def main() -> None:
     """Print the table, in nanoseconds per value."""
     sizes = [256, 4096, 65_536, 10**6, 39 * 10**6]
     # one of torch's threads is the fair comparison with normal_
-    arguments = options(__doc__, device="cpu", threads=1, dim=sizes)
-    device = torch.device(arguments.device)
-    torch.set_num_threads(arguments.threads)
-    print(
-        f"{hardware()}, {arguments.threads} thread(s), "
-        f"Python {platform.python_version()}, seed 'bench'"
-    )
+    args = options(__doc__, device="cpu", threads=1, dim=sizes)
+    device = torch.device(args.device)
+    torch.set_num_threads(args.threads)
+    print(f"{MACHINE}, {args.threads} thread(s), seed 'bench'")
     print(
         f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'seed-in':>9}{'torch':>9}{'numpy':>9}"
         f"{'pancake':>9} [quartiles]    {'seed-in':>9} [quartiles]   (ns per value, ratios)"
     )
-    for d in arguments.dim:
+    for d in args.dim:
         for dtype in (torch.float64, torch.float32):
             row(d, dtype, device)
-    if device.type == "cpu" and max(arguments.dim) == max(sizes):
+    if device.type == "cpu" and max(args.dim) == max(sizes):
         for dtype in ("float64", "float32"):
             plain, pancake = (memory(name, 39 * 10**6, dtype) for name in ("gaussian", "pancake"))
             print(

@@ -31,13 +31,13 @@ MITIGATIONS = (
 )
 MEMORY = """
 import torch
-from rotation import SEED, Made
+from rotation import SEED, Prepared
 from dpaudit import registry
 def status(word):
     return next(int(x.split()[1]) for x in open("/proc/self/status") if x.startswith(word))
 m = registry.create("mitigations", {name!r})
-m.release(torch.zeros(1, {w}), Made(1, {w}, SEED), stream=SEED)
-query, source = torch.zeros({n}, {d}), Made({n}, {d}, SEED)
+m.release(torch.zeros(1, {w}), Prepared(1, {w}, SEED), stream=SEED)
+query, source = torch.zeros({n}, {d}), Prepared({n}, {d}, SEED)
 query.add_(0)
 before = status("VmRSS")
 m.release(query, source, stream=SEED)
@@ -45,32 +45,32 @@ print((status("VmHWM") - before) / ({n} * {d} * 4 / 1024))
 """
 
 
-class Made:
+class Prepared:
     """A source drawn before the clock started; it hands its vector over and keeps none."""
 
     sigma, dim, claim = 2.0, None, "gaussian:sigma=2"
 
     def __init__(self, n: int, d: int, stream: KeyedStream) -> None:
-        self._held = [Gaussian(sigma=2.0).sample(n, d, stream=stream, dtype=torch.float32)]
+        self._vectors = [Gaussian(sigma=2.0).sample(n, d, stream=stream, dtype=torch.float32)]
 
     def sample(self, n: int, d: int, **_: object) -> torch.Tensor:
-        return self._held.pop()
+        return self._vectors.pop()
 
 
 def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, float]:
     """Medians over pairs in turn: a release beyond its draw over a draw; and a draw's seconds."""
     mitigation, query = registry.create("mitigations", name.format(d=d)), torch.zeros(n, d)
-    made = []
+    sources = []
     works = {
-        "source": lambda i: made.append(Made(n, d, SEED.child(i, "source"))),
+        "source": lambda i: sources.append(Prepared(n, d, SEED.child(i, "source"))),
         "draw": lambda i: Gaussian(sigma=2.0).sample(
             n, d, stream=SEED.child(i), dtype=torch.float32
         ),
-        "release": lambda i: mitigation.release(query, made.pop(), stream=SEED.child(i)),
+        "release": lambda i: mitigation.release(query, sources.pop(), stream=SEED.child(i)),
     }
-    taken = in_turn(works, repeats=repeats)
-    pairs = zip(taken["release"], taken["draw"], strict=True)
-    return statistics.median(r / own for r, own in pairs), statistics.median(taken["draw"])
+    seconds = in_turn(works, repeats=repeats)
+    pairs = zip(seconds["release"], seconds["draw"], strict=True)
+    return statistics.median(r / own for r, own in pairs), statistics.median(seconds["draw"])
 
 
 def row(title: str, name: str, d: int, *, n: int = 1) -> None:
@@ -86,12 +86,12 @@ def row(title: str, name: str, d: int, *, n: int = 1) -> None:
 
 
 def main() -> None:
-    arguments = options(__doc__, d=39_000_000, threads=2)
-    torch.set_num_threads(arguments.threads)
-    print(f"{MACHINE}, {arguments.threads} threads, d={arguments.d:,} float32, one row")
+    args = options(__doc__, d=39_000_000, threads=2)
+    torch.set_num_threads(args.threads)
+    print(f"{MACHINE}, {args.threads} threads, d={args.d:,} float32, one row")
     print(f"{'mitigation':30}{'draw, s':>9}{'× a draw':>10}{'extra vectors':>15}")
     for name in MITIGATIONS:
-        row(name.replace("dim={d},", "").replace(":dim={d}", ""), name, arguments.d)
+        row(name.replace("dim={d},", "").replace(":dim={d}", ""), name, args.d)
     row("shared-rotation, 8 × 1,000,000", "shared-rotation", 1_000_000, n=8)
 
 

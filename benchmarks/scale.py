@@ -1,7 +1,7 @@
 """Two workers against one core, and what the runner adds to a cell; ratios of one run.
 
 Cells are CPU-bound: the attack `nearest-peak` on pancake noise. What the machine can do at all just
-now (other work, shared caches) is measured beside it: the same cells in two bare processes.
+now (other work, shared caches) is measured too: the same cells in two bare processes.
 `--quick` takes fewer cells.
 """
 
@@ -53,13 +53,13 @@ cell = {cells}
 Places = dict[str, Callable[[], AbstractContextManager[Placement]]]
 
 
-class Kept:
+class Persistent:
     """A placement whose workers outlive a run, so that they are warm in the next."""
 
     def __init__(self, inner: Placement) -> None:
         self._inner, self.workers, self.run = inner, inner.workers, inner.run
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> Persistent:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,7 +102,7 @@ def rows(folder: Path) -> Any:
         return make_result(store.spec, store.results(), command="").rows
 
 
-def sized(folder: Path, *, seconds: float) -> int:
+def trials_for(folder: Path, *, seconds: float) -> int:
     """Trials that make a cell take about so long here: a line through two sizes."""
     took = []
     for trials in (800, 2400):
@@ -114,7 +114,9 @@ def sized(folder: Path, *, seconds: float) -> int:
 
 def speedups(folder: Path, places: Places, *, quick: bool) -> None:
     """Seconds of one core, just before and after, and of each place for the same cells."""
-    cells, trials = (8, sized(folder, seconds=0.5)) if quick else (20, sized(folder, seconds=1.5))
+    cells, trials = (
+        (8, trials_for(folder, seconds=0.5)) if quick else (20, trials_for(folder, seconds=1.5))
+    )
     spec = make(folder, cells=cells, trials=trials, bins=1024)
     warm = make(folder, cells=4, trials=1, bins=1024, first=1000)
     print(f"{cells} cells of {trials} trials; workers are warm, start-up includes all imports")
@@ -137,14 +139,18 @@ def speedups(folder: Path, places: Places, *, quick: bool) -> None:
     for name, start in places.items():
         with ExitStack() as stack:
 
-            def started(name: str = name, start: Any = start, stack: ExitStack = stack) -> Kept:
-                kept = Kept(stack.enter_context(start()))
-                run_experiment(warm, out=folder / f"{name}-warm", where=kept)
-                return kept
+            def started(
+                name: str = name, start: Any = start, stack: ExitStack = stack
+            ) -> Persistent:
+                placement = Persistent(stack.enter_context(start()))
+                run_experiment(warm, out=folder / f"{name}-warm", where=placement)
+                return placement
 
-            kept, startup, _ = clocked(started)
+            placement, startup, _ = clocked(started)
             took = watched(
-                lambda name=name, kept=kept: run_experiment(spec, out=folder / name, where=kept)
+                lambda name=name, placement=placement: run_experiment(
+                    spec, out=folder / name, where=placement
+                )
             )
         row(name, *took, startup)
         if rows(folder / name) != rows(folder / "one"):
@@ -154,13 +160,15 @@ def speedups(folder: Path, places: Places, *, quick: bool) -> None:
 def overhead(folder: Path, places: Places, *, quick: bool) -> None:
     """What a run takes beyond its cells: a share of cells of a second, ms of each tiny one."""
     print(f"\n{'overhead':20}{'cells of 1 s':>14}{'tiny cells':>16}")
-    long = make(folder, cells=3 if quick else 10, trials=sized(folder, seconds=1.2), bins=1024)
+    long = make(folder, cells=3 if quick else 10, trials=trials_for(folder, seconds=1.2), bins=1024)
     tiny = make(folder, cells=200 if quick else 1000, trials=1, bins=64, source="gaussian")
     warm = make(folder, cells=4, trials=1, bins=64, first=2000)
     with ExitStack() as stack:
         share = against_cells(long, folder / "long", place())
-        kept = {name: Kept(stack.enter_context(start())) for name, start in places.items()}
-        for name, where in {"in process": place(), **kept}.items():
+        placements = {
+            name: Persistent(stack.enter_context(start())) for name, start in places.items()
+        }
+        for name, where in {"in process": place(), **placements}.items():
             run_experiment(warm, out=folder / f"{name}-w", where=where)
             seconds, own = against_cells(tiny, folder / f"tiny-{name}", where)
             each = 1e3 * (seconds - own / where.workers) / len(tiny.cells())

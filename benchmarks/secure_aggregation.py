@@ -59,18 +59,16 @@ def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: 
     """One process: encoding, masking, framing, checking, unmasking, decoding."""
     dim, stream = len(updates[0]), KeyedStream.from_seed(seed)
     point = FixedPoint.finest(bits=32, parties=len(updates), bound=1.0, sigma=sigma, length=dim)
-    share = (
-        NoiseShare(law="discrete-gaussian", sigma=sigma, granularity=point.granularity)
-        if sigma
-        else None
-    )
+    share = None
+    if sigma:
+        share = NoiseShare(law="discrete-gaussian", sigma=sigma, granularity=point.granularity)
 
-    def made(i: int):
+    def encoder(i: int):
         noise = share.drawer(stream.child("noise", i)) if share else None
         return lambda: point.encode(updates[i], noise=noise)
 
     def whole():
-        parties = [made(i) for i in range(len(updates))]
+        parties = [encoder(i) for i in range(len(updates))]
         outcome = simulate(parties, length=dim, bits=32, stream=stream, threshold=threshold)
         return outcome, point.decode(outcome.total)
 
@@ -124,29 +122,22 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
         joined = moments[None, "published"] - moments["join", "served"]
         total = np.load(folder / "sum.npy", mmap_mode="r")
         right = exact(total, updates, first["granularity"])
-        spent = children_cpu() - used
-        return {
-            "seconds": seconds,
-            "joined": joined.total_seconds(),
-            "processor": spent,
-            "exact": right,
-        }
+        times = {"seconds": seconds, "joined": joined.total_seconds()}
+        return {**times, "processor": children_cpu() - used, "exact": right}
 
 
 def main() -> None:
     """Print the table."""
-    given = options(__doc__, dim=39_000_000, seed=1, threshold=2)
-    updates = updates_of(given.dim, given.seed)
-    ours = simulated(updates, sigma=0.0, seed=given.seed, threshold=given.threshold)
-    noisy = simulated(updates, sigma=SIGMA, seed=given.seed, threshold=given.threshold)
-    wired = processes(updates, threshold=given.threshold)
-    print(
-        f"n=3, threshold={given.threshold}, d={given.dim:,} float32, seed {given.seed}; {MACHINE}"
-    )
+    args = options(__doc__, dim=39_000_000, seed=1, threshold=2)
+    updates = updates_of(args.dim, args.seed)
+    ours = simulated(updates, sigma=0.0, seed=args.seed, threshold=args.threshold)
+    noisy = simulated(updates, sigma=SIGMA, seed=args.seed, threshold=args.threshold)
+    wired = processes(updates, threshold=args.threshold)
+    print(f"n=3, threshold={args.threshold}, d={args.dim:,} float32, seed {args.seed}; {MACHINE}")
     print(f"dpaudit {version('dpaudit')}, cryptography {version('cryptography')}\n")
     print(f"{'':58}{'seconds':>9}{'CPU s':>8}  the sum")
 
-    for name, seconds, processor, says in (
+    for name, seconds, processor, remark in (
         ("one process", ours["seconds"], ours["processor"],
          f"exact: {ours['exact']}; {ours['bytes']:.3f} bytes a coordinate and party"),
         ("one process, exact discrete Gaussian noise added", noisy["seconds"], noisy["processor"],
@@ -157,7 +148,7 @@ def main() -> None:
          "with loading, encoding and Python's own start"),
     ):  # fmt: skip
         cpu = "" if processor is None else f"{processor:.2f}"
-        print(f"{name:58}{seconds:9.2f}{cpu:>8}  {says}")
+        print(f"{name:58}{seconds:9.2f}{cpu:>8}  {remark}")
     print(f"\npeak memory: {peak() / 1024:.1f} GiB (all parties in one process)")
     sys.exit(0 if ours["exact"] and wired["exact"] else "a sum is wrong")
 

@@ -81,9 +81,9 @@ def timed(ask: Callable[[], Any]) -> tuple[float, float]:
 
 def main() -> None:
     """One block of rows per store."""
-    asked = options(__doc__, stores=[1000, 100_000])  # cells
+    args = options(__doc__, stores=[1000, 100_000])  # cells
     print(MACHINE)
-    for cells in asked.stores:
+    for cells in args.stores:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             wall, cpu = fill(folder, cells=cells)
@@ -103,9 +103,9 @@ def main() -> None:
                 f"\n{cells:,} cells: {megabytes:.1f} MB, written in {wall:.1f} s, "
                 f"{cpu:.1f} s of CPU ({1e3 * cpu / cells:.3f} ms per cell)"
             )
-            for what, ask in questions.items():
+            for label, ask in questions.items():
                 wall, cpu = timed(ask)
-                print(f"{what:<32}{wall:>8.3f} s{cpu:>8.3f} s of CPU")
+                print(f"{label:<32}{wall:>8.3f} s{cpu:>8.3f} s of CPU")
 
 
 if __name__ == "__main__":

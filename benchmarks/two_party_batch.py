@@ -24,8 +24,8 @@ def main() -> None:
             for _ in range(BATCHES):
                 how.draw(coins[: how.parties], RECORDS, rate=0.01)
 
-        taken = quickest(batches, calls=REPEATS)
-        print(f"{name:<26}{1000 * taken / BATCHES:8.2f} ms of CPU")
+        seconds = quickest(batches, calls=REPEATS)
+        print(f"{name:<26}{1000 * seconds / BATCHES:8.2f} ms of CPU")
 
 
 if __name__ == "__main__":

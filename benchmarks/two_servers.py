@@ -58,7 +58,7 @@ def releases(folder: Path, values: np.ndarray, repeats: int) -> list[tuple[float
         (folder / "answer").mkdir()
         side = AnswerSide(journal=folder / "answer", log=Log("bench"))
         contact = Contact(address, "noise", load_identity(folder / "certificates" / "answer"))
-        other, taken = psutil.Process(server.pid), []
+        other, costs = psutil.Process(server.pid), []
 
         def cpu() -> float:
             return time.process_time() + sum(other.cpu_times()[:2])
@@ -69,14 +69,14 @@ def releases(folder: Path, values: np.ndarray, repeats: int) -> list[tuple[float
             )
             wall, before = time.perf_counter(), cpu()
             side.release(question, contact)
-            taken.append((time.perf_counter() - wall, cpu() - before))
+            costs.append((time.perf_counter() - wall, cpu() - before))
             published = folder / "noise" / "published" / f"bench@{number}.npy"
             noise = np.load(published, mmap_mode="r")[:100_000] - values[:100_000]
             if abs(noise.std() / (SIGMA * 2**0.5) - 1) > 0.02:
                 raise SystemExit("what was published is not the query with both servers' noise")
             published.unlink()
         side.close()
-        return taken
+        return costs
     finally:
         server.terminate()
         server.wait()
@@ -84,17 +84,17 @@ def releases(folder: Path, values: np.ndarray, repeats: int) -> list[tuple[float
 
 def main() -> None:
     """A line for each part, then the release less what one server's noise takes."""
-    asked = options(__doc__, dim=39_000_000, repeats=3)
-    dim = asked.dim
+    args = options(__doc__, dim=39_000_000, repeats=3)
+    dim = args.dim
     values = np.random.default_rng(1).standard_normal(dim, np.float32)
     print(f"{MACHINE}, {dim:,} float32")
     with tempfile.TemporaryDirectory(prefix="dpaudit-bench-") as name:
-        noise = [noise_alone(dim) for _ in range(asked.repeats)]
-        file = min(file_alone(Path(name) / "file", values) for _ in range(asked.repeats))
+        noise = [noise_alone(dim) for _ in range(args.repeats)]
+        file = min(file_alone(Path(name) / "file", values) for _ in range(args.repeats))
         (Path(name) / "file").unlink()
-        taken = releases(Path(name), values, asked.repeats)
+        costs = releases(Path(name), values, args.repeats)
     alone, cpu = min(n[0] for n in noise), min(n[1] for n in noise)
-    whole, both = min(taken)
+    whole, both = min(costs)
     print(f"one server's noise alone         {alone:6.2f} s, {cpu:5.2f} s CPU")
     print(f"the file alone, synced           {file:6.2f} s")
     print(f"release, server 1 to published   {whole:6.2f} s, {both:5.2f} s CPU in both servers")

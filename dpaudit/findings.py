@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dpaudit.report import Check, Column, Table
+from dpaudit.report import Check, Column, Facts, Items, Section, Table, tests_table
+from dpaudit.types import TestResult
+from dpaudit.wording import NOTHING
 
-__all__ = ["MOST_ROWS", "Finding", "finding_checks", "findings_table"]
+__all__ = [
+    "MOST_ROWS",
+    "Finding",
+    "finding_checks",
+    "findings_table",
+    "known_facts",
+    "last_sections",
+]
 
 MOST_ROWS = 400
 """Rows of a long table that a report has; the rest is in its data."""
@@ -50,3 +59,16 @@ def findings_table(findings: Sequence[Finding], *, serious: str, caption: str) -
         left_out=len(findings) - len(rows),
         terminal=caption,
     )
+
+
+def known_facts(facts: Iterable[tuple[str, str]], *, terminal: tuple[str, ...] = ()) -> Facts:
+    """The facts that have a value; ``terminal`` names those that a terminal shows."""
+    return Facts(tuple((name, text) for name, text in facts if text != NOTHING), terminal=terminal)
+
+
+def last_sections(tests: Sequence[TestResult], spots: tuple[str, ...]) -> Iterator[Section]:
+    """All tests, and the ``spots`` that a pass cannot exclude; each section only if it has rows."""
+    if tests:
+        yield Section(title="All tests", blocks=(tests_table(tests),))
+    if spots:
+        yield Section(title="What a pass cannot exclude", blocks=(Items(spots),))

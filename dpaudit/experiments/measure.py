@@ -8,15 +8,27 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from dpaudit import registry
 from dpaudit.experiments.grid import G, Grid, read_grid, written
+from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin
 
-__all__ = ["AUDIT", "Cell", "Measure", "gathered", "measure_of", "plugin_options", "summary"]
+__all__ = [
+    "AUDIT",
+    "Cell",
+    "Measure",
+    "gathered",
+    "grouped",
+    "measure_of",
+    "plugin_options",
+    "summary",
+]
+
+Row = TypeVar("Row")
 
 AUDIT = "audit"
 """The measure of an arm's ``[audit]``: a spec does not name it."""
@@ -44,6 +56,11 @@ class Cell:
     def id(self) -> str:
         text = json.dumps({"kind": self.kind, **self.written}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @property
+    def stream(self) -> KeyedStream:
+        """The cell's own randomness, from its spec's seed and its id."""
+        return KeyedStream.from_seed(self.settings["seed"]).child("cell", self.id)
 
     @property
     def label(self) -> str:
@@ -117,6 +134,14 @@ def gathered(kind: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     """The rows of a measure's table: one per cell, unless it joins some."""
     gather = measure_of(kind).gather
     return list(rows) if gather is None else gather(rows)
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[list[Row]]:
+    """The rows by ``key``, groups in the order of their first rows."""
+    groups: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return list(groups.values())
 
 
 def summary(kind: str, rows: Sequence[Mapping[str, Any]]) -> str:

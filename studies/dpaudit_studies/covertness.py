@@ -73,60 +73,56 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     Owner: ``trials`` rounds on two neighbours at ε = 1, δ = 1e-5, under four keys, by the
     likelihood ratio at the β that the type leaves (:func:`blurred_beta` of its own simulations).
     ``honest`` is what the best attacker wins against honest noise at the same pairs. Search: as in
-    :mod:`dpaudit_studies.keyless`, told the β that the type leaves, on 30,000 rows; ``seconds`` are
+    :mod:`dpaudit_studies.keyless`, with the β that the type leaves, on 30,000 rows; ``seconds`` are
     CPU seconds of its process, the median over keys, found or not. γ = 2√d throughout.
     """
     del arm
     case = cell.grid(CovertnessGrid).case
-    made = _arm(case, cell)
-    gamma = made.held_key.gamma
-    read, honest, seen = _owner(made, case, cell.settings["trials"])
+    release_arm = _arm(case, cell)
+    gamma = release_arm.held_key.gamma
+    read, honest, owner_beta = _owner(release_arm, case, cell.settings["trials"])
     smoothed = math.hypot(case.tau, case.weights * blur(case.dtype))
     expected = estimate(
-        made.host.dim, case.beta, gamma, dtype=case.dtype, step=case.step, tau=smoothed
+        release_arm.host.dim, case.beta, gamma, dtype=case.dtype, step=case.step, tau=smoothed
     )
     lattice = expected.lattice
     return {
-        "d": made.host.dim,
+        "d": release_arm.host.dim,
         "beta": case.beta,
         "gamma": gamma,
         "form": form_of(case),
         "success": read,
         "honest": honest,
         "reads": read["low"] >= READS,
-        "owner_beta": seen,
+        "owner_beta": owner_beta,
         "expected_beta": expected.effective_beta,
         "log2_operations": expected.log2_operations,
         "estimated_block": lattice and lattice.block,
-        **_search(made, case),
+        **_search(release_arm, case),
     }
 
 
 def form_of(case: Release) -> str:
-    """The form of a release in words.
+    """The form of a release as text.
 
     >>> form_of(Release(name="release", beta=0.1, d=8, dtype="float32", tau=0.01))
     'float32, smoothed by 0.01 σ'
     """
-    words = [
+    parts = [
         case.dtype,
         f"lattice of {case.step:g} σ" * bool(case.step),
         f"smoothed by {case.tau:g} σ" * bool(case.tau),
         f"difference of weights of {case.weights:g} σ" * bool(case.weights),
         f"{case.records:,} records" * bool(case.records),
     ]
-    return ", ".join(filter(None, words))
+    return ", ".join(filter(None, parts))
 
 
 def _arm(case: Release, cell: Cell) -> Arm:
     host: dict[str, Any] = {"name": "dpsgd-gradient", "model": "cnn", "data": "synthetic"}
     if case.host == "histogram":
-        host = {
-            "name": "histogram",
-            "table": "uniform",
-            "bins": case.d,
-            "records": case.records or case.d,
-        }
+        host = {"name": "histogram", "table": "uniform", "bins": case.d}
+        host["records"] = case.records or case.d
     settings = {
         "seed": cell.settings["seed"],
         "epsilon": EPSILON,
@@ -178,7 +174,7 @@ def blurred_beta(noise: npt.NDArray[np.float64], key: PancakeKey, *, sigma: floa
 
 def _owner(arm: Arm, case: Release, trials: int) -> tuple[dict[str, float], float, float]:
     """Success, what honest noise allows, and the median β of the keys' simulations."""
-    right, honest, seen = 0, 0.0, list[float]()
+    right, honest, betas = 0, 0.0, list[float]()
     key, beta = None, 0.0
     for batch in tensor_batches(arm, trials=trials, keys=4):
         stream, sigma = batch.stream.child("release"), arm.sigma
@@ -187,14 +183,14 @@ def _owner(arm: Arm, case: Release, trials: int) -> tuple[dict[str, float], floa
             query = batch.query[torch.arange(_simulated(arm)) % len(batch.query)]
             own = released(query, batch.arm.source, case, sigma=sigma, stream=stream.child("own"))
             beta = blurred_beta((own - query).numpy(), key, sigma=sigma)
-            seen.append(beta)
+            betas.append(beta)
         y = released(batch.query, batch.arm.source, case, sigma=sigma, stream=stream)
         knows = replace(batch.arm, key=key.at(beta=beta, gamma=key.gamma))
         scores = knows.attack({"name": "likelihood-ratio"}).score(y, batch.pairs)
         right += int((scores.argmax(1) == batch.truth).sum())
         apart = torch.linalg.vector_norm(batch.pairs[:, 1] - batch.pairs[:, 0], dim=1).numpy()
         honest += float(scipy.stats.norm.cdf(apart / 2 / (sigma * math.hypot(1, case.tau))).sum())
-    return interval(right, trials), honest / trials, median(seen)
+    return interval(right, trials), honest / trials, median(betas)
 
 
 def _simulated(arm: Arm) -> int:
@@ -204,23 +200,18 @@ def _simulated(arm: Arm) -> int:
 
 def _search(arm: Arm, case: Release) -> dict[str, Any]:
     """Found of how many keys, and what it took."""
-    found, cosines, seconds, told = 0, list[float](), list[float](), list[float]()
+    hits, cosines, seconds, betas = 0, list[float](), list[float](), list[float]()
     reductions, wrong = list[str](), 0
     for noise, key in _specimens(arm, case):
-        told.append(max(case.beta, blurred_beta(noise[:_SIMULATED], key, sigma=arm.sigma)))
+        betas.append(max(case.beta, blurred_beta(noise[:_SIMULATED], key, sigma=arm.sigma)))
         before = children_cpu()
-        details = recovered(
-            noise,
-            sigma=arm.sigma,
-            stream=KeyedStream.from_seed("keyless"),
-            beta=told[-1],
-            block=case.block,
-            seconds=case.seconds,
-        )
+        limits: dict[str, Any] = {"beta": betas[-1], "block": case.block, "seconds": case.seconds}
+        own = KeyedStream.from_seed("keyless")
+        details = recovered(noise, sigma=arm.sigma, stream=own, **limits)
         seconds.append(children_cpu() - before)
         cosine = abs(float(np.dot(details["w"], key.direction))) if "w" in details else 0.0
         if cosine >= RIGHT:
-            found += 1
+            hits += 1
             cosines.append(cosine)
             reductions.append(details["reduction"])
         elif "w" in details:
@@ -229,9 +220,9 @@ def _search(arm: Arm, case: Release) -> dict[str, Any]:
             reductions.append("broke off" if details.get("broken") else "stopped by its time")
     return {
         "searched": case.keys,
-        "found": found if case.keys else None,
+        "found": hits if case.keys else None,
         "wrong": wrong,
-        "told_beta": median(told) if told else None,
+        "told_beta": median(betas) if betas else None,
         "seconds": median(seconds) if seconds else None,
         "reduction": ", ".join(sorted(set(reductions))) or None,
         "up_to": f"BKZ-{case.block}" if case.keys else None,

@@ -39,7 +39,7 @@ class Opponent(Protocol):
     """Guesses at releases; ``chance`` is the success of the best guess without any release."""
 
     chance: float
-    known: int
+    extra: int
     """How many releases of the known query 0 it wants per call, besides those it guesses at."""
 
     def guesses(
@@ -54,7 +54,7 @@ class Opponent(Protocol):
 class _Distinguisher:
     """Names one of the two candidates by an attack's score; ties go to the first, as by a coin."""
 
-    chance, known = 0.5, 0
+    chance, extra = 0.5, 0
 
     def __init__(self, attack: Attack | None, *, sigma: float) -> None:
         """Guess with ``attack``; None always says the first. ``sigma`` is the plain Gaussian's."""
@@ -85,7 +85,7 @@ class _Nearest:
 class _Searcher:
     """Holds no key: in each call it searches what it knows for a direction, or else guesses."""
 
-    chance, known = 0.5, _ROWS
+    chance, extra = 0.5, _ROWS
 
     def __init__(self, table: Mapping[str, Any], arm: Arm) -> None:
         self._options, self._arm = plugin_options(table), arm
@@ -93,10 +93,10 @@ class _Searcher:
     def guesses(
         self, batch: Batch, release: torch.Tensor, known: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        found = _Distinguisher(self._found(known, batch), sigma=self._arm.sigma)
-        return found.guesses(batch, release, known)
+        distinguisher = _Distinguisher(self._recovered_attack(known, batch), sigma=self._arm.sigma)
+        return distinguisher.guesses(batch, release, known)
 
-    def _found(self, known: torch.Tensor, batch: Batch) -> Attack | None:
+    def _recovered_attack(self, known: torch.Tensor, batch: Batch) -> Attack | None:
         scale = self._arm.mitigation.scale(self._arm.sigma)
         details = recovered(
             known.numpy(),
@@ -108,22 +108,22 @@ class _Searcher:
         )
         if "w" not in details:
             return None
-        found: Attack = registry.load("attacks", "recovered-direction")(
+        attack: Attack = registry.load("attacks", "recovered-direction")(
             recovered=details, sigma=scale
         )
-        return found
+        return attack
 
 
 class _WhichBin:
     """Names the bin that lacks a record; it knows the counts, and every record is as likely."""
 
-    known = 0
+    extra = 0
 
     def __init__(self, arm: Arm) -> None:
         counts = tensor(arm.host.neighbours(1, stream=arm.stream.child("counts")))[0, 0]
         self.chance = float(counts.max() / counts.sum())
         self._honest, self._prior = best_bin(counts, sigma=arm.sigma), counts.log()
-        key, self._sigma = _told(arm)
+        key, self._sigma = _visible_pancake(arm)
         self._attack = None
         if key is not None:
             self._attack = registry.load("attacks", "which-bin")(key=key, sigma=self._sigma)
@@ -170,7 +170,7 @@ def opponent(table: Mapping[str, Any], arm: Arm) -> Opponent:
 def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
     name = table["name"]
     if name == "likelihood-ratio":
-        key, sigma = _told(arm)
+        key, sigma = _visible_pancake(arm)
         if key is None:
             return _Nearest()
         informed: Attack = registry.load("attacks", name)(
@@ -183,13 +183,13 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
             key=arm.held_key, sigma=own, **plugin_options(table)
         )
         return spaced
-    made = arm.attack(table)
-    if not isinstance(made, Attack):
+    scorer = arm.attack(table)
+    if not isinstance(scorer, Attack):
         raise SpecError(f"attack={name}: scores no candidates; take e.g. likelihood-ratio")
-    return made
+    return scorer
 
 
-def _told(arm: Arm) -> tuple[PancakeKey | None, float]:
+def _visible_pancake(arm: Arm) -> tuple[PancakeKey | None, float]:
     """The key and scale of the pancake that releases show, its peaks widened.
 
     Without a key: Gaussian noise.
@@ -264,17 +264,17 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, settings = cell.settings["trials"], cell.settings
     players = {table["label"]: opponent(table, arm) for table in settings["attacks"]}
     scores = {label: _Score() for label in players}
-    wanted = max(player.known for player in players.values())
+    known_rows = max(player.extra for player in players.values())
     error = seconds = 0.0
     released = 0
     for batch in tensor_batches(arm, trials=trials):
         began = time.perf_counter()
-        known, release = _released(batch, wanted)
+        known, release = _release(batch, known_rows)
         seconds += time.perf_counter() - began
         released += len(known) + len(release)
         error += float(torch.linalg.vector_norm(release - batch.query, dim=1).sum())
         for label, player in players.items():
-            truth, guess, honest = player.guesses(batch, release, known[: player.known])
+            truth, guess, honest = player.guesses(batch, release, known[: player.extra])
             scores[label].add(truth == guess, honest)
     outcome: dict[str, Any] = {
         "host": settings["host"].get("label", settings["host"]["name"]),
@@ -333,17 +333,16 @@ class _Score:
         }
 
 
-def _released(batch: Batch, known: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _release(batch: Batch, known: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Releases of ``known`` zeros, and of the batch's queries, in one call."""
     if not known:
         return batch.query[:0], batch.release()
-    query = torch.cat(
-        [torch.zeros(known, batch.query.shape[1], dtype=batch.query.dtype), batch.query]
-    )
-    made = batch.arm.mitigation.release(
+    zeros = torch.zeros(known, batch.query.shape[1], dtype=batch.query.dtype)
+    query = torch.cat([zeros, batch.query])
+    values = batch.arm.mitigation.release(
         query, batch.arm.source, stream=batch.stream.child("release")
     )
-    return made[:known], made[known:]
+    return values[:known], values[known:]
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -354,7 +353,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     advantage (success − honest)/(1 − honest) of an arm's attacks; its interval, for the best
     attack's true advantage, is joint over them (95 %, Bonferroni).
     """
-    found = []
+    joined = []
     for row in rows:
         shared = {k: v for k, v in row.items() if k != "attacks"}
         strongest = max(
@@ -363,9 +362,9 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for number, attack in enumerate(row["attacks"]):
             mine = _strongest(row["attacks"]) if attack is strongest else None
             shared["trusts"] = row["trusts"] if number == 0 else "″"
-            found.append({**shared, **attack, "strongest": mine})
-    adjusted = holm([row["p"] for row in found])
-    return [{**row, "beats_honest": p <= LEVEL} for row, p in zip(found, adjusted, strict=True)]
+            joined.append({**shared, **attack, "strongest": mine})
+    adjusted = holm([row["p"] for row in joined])
+    return [{**row, "beats_honest": p <= LEVEL} for row, p in zip(joined, adjusted, strict=True)]
 
 
 def _advantage(success: float, attack: Mapping[str, Any]) -> float:
@@ -375,12 +374,12 @@ def _advantage(success: float, attack: Mapping[str, Any]) -> float:
 
 def _strongest(attacks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     share = 1 - LEVEL / len(attacks)
-    found = []
+    advantages = []
     for attack in attacks:
         success, n = attack["success"]["value"], attack["rounds"]
         bounds = clopper_pearson(round(success * n), n, confidence=share)
-        found.append([_advantage(at, attack) for at in (success, bounds.low, bounds.high)])
-    value, low, high = (max(column) for column in zip(*found, strict=True))
+        advantages.append([_advantage(at, attack) for at in (success, bounds.low, bounds.high)])
+    value, low, high = (max(column) for column in zip(*advantages, strict=True))
     return {"value": value, "low": low, "high": high}
 
 
@@ -391,17 +390,15 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
         noises = read.setdefault(row["mitigation"], [])
         if row["beats_honest"] and row["source"] not in noises:
             noises.append(row["source"])
-    lost = "; ".join(
-        f"{mitigation} ({', '.join(noises)})" for mitigation, noises in read.items() if noises
-    )
-    held = "; ".join(mitigation for mitigation, noises in read.items() if not noises)
+    lost = "; ".join(f"{name} ({', '.join(noises)})" for name, noises in read.items() if noises)
+    unread = "; ".join(name for name, noises in read.items() if not noises)
     rounds = max(row["rounds"] for row in rows)
-    seen = float(scipy.stats.binom.isf(LEVEL / len(rows), rounds, 0.5)) + 1
+    needed = float(scipy.stats.binom.isf(LEVEL / len(rows), rounds, 0.5)) + 1
     return (
         f"More is read than from honest Gaussian noise (jointly over {len(rows)} rows, at 5 %) "
-        f"behind: {lost or 'nothing'}. By no attack here behind: {held or 'none'}. An attack on "
-        f"two candidates has to win {100 * seen / rounds:.0f} % of {rounds:,} rounds to be sure to "
-        "count, so this is no proof: ε is."
+        f"behind: {lost or 'nothing'}. By no attack here behind: {unread or 'none'}. An attack "
+        f"on two candidates has to win {100 * needed / rounds:.0f} % of {rounds:,} rounds to be "
+        "sure to count, so this is no proof: ε is."
     )
 
 

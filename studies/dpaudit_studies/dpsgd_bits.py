@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -16,13 +17,13 @@ from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
-from dpaudit.randomness import KeyedStream
 from dpaudit.stats import epsilon_lower_bound
 from dpaudit.types import Reference
 
 if TYPE_CHECKING:
     from dpaudit.protocols import SupportAttack
     from dpaudit.queries.gradients.step import DpSgdStep
+    from dpaudit.randomness import KeyedStream
 
 __all__ = ["DELTA", "MEASURE", "PUBLISHED", "BitsGrid", "Step", "measure", "summary"]
 
@@ -51,15 +52,15 @@ class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
     def support(self, host: DpSgdStep) -> SupportAttack:
         """The attack, with what it must know of the release."""
         factory = registry.load("attacks", self.name)
-        found: SupportAttack
+        attack: SupportAttack
         if self.name == "reach":
-            found = factory(dtype="float32", divisor=float(host.divisor))
+            attack = factory(dtype="float32", divisor=float(host.divisor))
         else:
             scale = self.noise_multiplier * host.clip
-            found = factory(
+            attack = factory(
                 sampler="torch-f32", scale=scale, sizes=host.sizes, divisor=float(host.divisor)
             )
-        return found
+        return attack
 
     def values(
         self, host: DpSgdStep, batches: Sequence[Sequence[int]], rng: np.random.Generator
@@ -120,8 +121,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     attack could exceed if the noise were what is claimed, Φ(Δ/2σ).
 
     Raises:
-        SpecError: trials are not a multiple of 100, or a case that makes no sense.
-        UsageError: an option that the host does not take, or data that is not there.
+        SpecError: trials are not a multiple of 100, or an inconsistent case.
+        UsageError: an option that the host does not take, or missing data.
     """
     del arm
     trials, case = cell.settings["trials"], cell.grid(BitsGrid).case
@@ -131,34 +132,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     host = Reference(_HOST, options)
     if trials % _PAIR:
         raise SpecError(f"trials={trials}: the measure dpsgd-bits takes a multiple of {_PAIR}")
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     victim: DpSgdStep = registry.create("hosts", host)
-    attacker: DpSgdStep = registry.create("hosts", host)
-    support = case.support(attacker)
-    named = np.zeros((2, 2), dtype=np.int64)  # [truth][named]
-    true: list[int] = []
-    false: list[int] = []
-    units, equal = 0, []
-    for i in range(trials // _PAIR):
-        here = stream.child("pair", i)
-        pair = victim.pair(stream=here.child("records"))
-        batches = (pair.first, pair.second)
-        rng = here.child("attacker").numpy()
-        values = case.values(attacker, batches, rng)
-        for truth, batch in enumerate(batches):
-            equal.append(float((values[truth] == victim.value(batch)).mean()))
-            for block in range(_PAIR // 2 // _BLOCK):
-                noise = here.child("noise", truth, block)
-                possible = case.possible(
-                    batch, values, victim=victim, attacker=attacker, support=support, stream=noise
-                )
-                units = possible[0].shape[1]
-                counts = np.stack([(~p).sum(1) for p in possible], 1)
-                coins = rng.integers(0, 2, _BLOCK)
-                guess = np.where(counts[:, 0] == counts[:, 1], coins, counts.argmin(1))
-                named[truth] += np.bincount(guess, minlength=2)
-                true += counts[:, truth].tolist()
-                false += counts[:, 1 - truth].tolist()
+    steps = _Steps()
+    _play(case, victim, registry.create("hosts", host), steps, cell.stream, trials // _PAIR)
     half = trials // 2
     mu = (1 if victim.neighbour == "remove" else 2) / case.noise_multiplier
     return {
@@ -173,17 +149,65 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "neighbour": victim.neighbour,
         "sees": f"weights (lr {case.lr:g})" if case.lr else "gradients",
         "order": case.order,
-        "success": interval(int(np.trace(named)), trials),
+        "success": interval(int(np.trace(steps.named)), trials),
         "ideal": float(scipy.special.ndtr(mu / 2)),
-        "units": units,
-        "sums_equal": float(np.mean(equal)),
-        "infeasible_true": max(true),
-        "infeasible_false": float(np.median(false)),
-        "infeasible_false_least": min(false),
-        "epsilon": epsilon_lower_bound(int(named[1, 1]), half, int(named[0, 1]), half, delta=DELTA),
+        "units": steps.units,
+        "sums_equal": float(np.mean(steps.equal)),
+        "infeasible_true": max(steps.true),
+        "infeasible_false": float(np.median(steps.false)),
+        "infeasible_false_least": min(steps.false),
+        "epsilon": epsilon_lower_bound(
+            int(steps.named[1, 1]), half, int(steps.named[0, 1]), half, delta=DELTA
+        ),
         "epsilon_claimed": gaussian_epsilon(DELTA, sigma=1.0, sensitivity=mu),
         "published": PUBLISHED,
     }
+
+
+@dataclass
+class _Steps:
+    """What steps showed: batches named (truth, named), equal sums, and units infeasible in each."""
+
+    named: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((2, 2), dtype=np.int64))
+    true: list[int] = field(default_factory=list)
+    false: list[int] = field(default_factory=list)
+    equal: list[float] = field(default_factory=list)
+    units: int = 0
+
+    def add(self, truth: int, possible: Sequence[npt.NDArray[np.bool_]], coins: Any) -> None:
+        """Releases of batch ``truth``: which units can be of each batch, and coins for ties."""
+        self.units = possible[0].shape[1]
+        counts = np.stack([(~p).sum(1) for p in possible], 1)
+        guess = np.where(counts[:, 0] == counts[:, 1], coins, counts.argmin(1))
+        self.named[truth] += np.bincount(guess, minlength=2)
+        self.true += counts[:, truth].tolist()
+        self.false += counts[:, 1 - truth].tolist()
+
+
+def _play(
+    case: Step,
+    victim: DpSgdStep,
+    attacker: DpSgdStep,
+    steps: _Steps,
+    stream: KeyedStream,
+    pairs: int,
+) -> None:
+    """Add the steps of so many ``pairs`` of batches, half of them at each batch."""
+    support = case.support(attacker)
+    for i in range(pairs):
+        here = stream.child("pair", i)
+        pair = victim.pair(stream=here.child("records"))
+        batches = (pair.first, pair.second)
+        rng = here.child("attacker").numpy()
+        values = case.values(attacker, batches, rng)
+        for truth, batch in enumerate(batches):
+            steps.equal.append(float((values[truth] == victim.value(batch)).mean()))
+            for block in range(_PAIR // 2 // _BLOCK):
+                noise = here.child("noise", truth, block)
+                possible = case.possible(
+                    batch, values, victim=victim, attacker=attacker, support=support, stream=noise
+                )
+                steps.add(truth, possible, rng.integers(0, 2, _BLOCK))
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.arm_measures import audit_behind
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.key import PancakeKey
 from dpaudit.protocols import Mitigation, NoiseSource, Stream
@@ -42,7 +43,6 @@ __all__ = [
     "hits_at",
     "mean_interval",
     "measure",
-    "summary",
 ]
 
 
@@ -71,7 +71,7 @@ class Watcher:
 
     def __call__(self, sight: Sight) -> None:
         if not self._attacks:
-            self._attacks = self._made(sight.sigma)
+            self._attacks = self._load_attacks(sight.sigma)
         residual = sight.noisy.double() - sight.query.double()
         if self._canaries:
             self._look_at_canaries(sight, residual)
@@ -84,7 +84,19 @@ class Watcher:
         attack: Any = self._attacks["membership"]
         return list(attack.score(evidence if keyed else evidence[-1:]).tolist())
 
-    def _made(self, sigma: float) -> dict[str, Any]:
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """The pairs so far: how often each attacker is right, and what the low bits exclude."""
+        true, false = zip(*self.infeasible, strict=True) if self.infeasible else ([0], [0])
+        return {
+            "pairs": self.pairs,
+            "named": {name: self.named[name] for name in ATTACKERS},
+            "sums_equal": self.sums_equal,
+            "infeasible_true": max(true),
+            "infeasible_false": float(np.median(false)),
+        }
+
+    def _load_attacks(self, sigma: float) -> dict[str, Any]:
         keyed = {"key": self._key, "sigma": sigma}
         return {
             "membership": registry.load("attacks", "membership")(rate=self._rate, **keyed),
@@ -109,8 +121,8 @@ class Watcher:
             name: self._attacks[name].score(noisy, wide)[0].tolist() for name in ATTACKERS[:2]
         }
         scores["no key: likelihood"] = (-(noisy - wide).square().sum(1)).tolist()
-        reach, seen = self._attacks["no key: low bits"], noisy.cpu().numpy()
-        infeasible = [int((~reach.feasible(seen, c.cpu().numpy())).sum()) for c in wide]
+        reach, release = self._attacks["no key: low bits"], noisy.cpu().numpy()
+        infeasible = [int((~reach.feasible(release, c.cpu().numpy())).sum()) for c in wide]
         scores["no key: low bits"] = [-n for n in infeasible]
         self.infeasible.append((infeasible[sight.truth], infeasible[1 - sight.truth]))
         for name, (first, second) in scores.items():
@@ -163,9 +175,8 @@ class TrainingGrid(Grid, frozen=True):
         """What is given of it, and the usual settings for the rest."""
         from dpaudit.training.private.run import Recipe
 
-        return Recipe(
-            **{name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
-        )
+        values = {name: getattr(self, name) for name in _RECIPE}
+        return Recipe(**{name: value for name, value in values.items() if value is not None})
 
 
 class _Arm:
@@ -184,10 +195,10 @@ class _Arm:
         """The source at ``sigma``."""
         keyed = {"key": self._key} if self._keyed else {}
         options: dict[str, Any] = {**self.source.options, "sigma": sigma, **keyed}
-        made: NoiseSource = registry.create("sources", Reference(self.source.name, options))
-        return made
+        noise: NoiseSource = registry.create("sources", Reference(self.source.name, options))
+        return noise
 
-    def audited(self, *, sigma: float, samples: int, seed: str) -> AuditResult:
+    def audit(self, *, sigma: float, samples: int, seed: str) -> AuditResult:
         """The black-box battery on this noise in its own process, in vectors of the run's size."""
         return audit_behind(
             self.source,
@@ -226,19 +237,12 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     del arm
     grid, count = cell.grid(TrainingGrid), cell.settings["trials"]
     if count < _FEWEST:
-        raise SpecError(
-            f"trials={count}: the measure dpsgd-training takes at least {_FEWEST} canaries"
-        )
-    recipe = grid.recipe
-    parameters = _parameters(recipe.model)
+        raise SpecError(f"trials={count}: dpsgd-training takes at least {_FEWEST} canaries")
+    recipe, seed = grid.recipe, f"{cell.settings['seed']}/{cell.id}"
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("run", grid.run)
-    key = PancakeKey.new(
-        dim=parameters,
-        beta=grid.beta,
-        gamma=grid.gamma,
-        secret=stream.child("attacker's key").bytes(32),
-    )
-    made = _Arm(grid.arm, key=key)
+    dim, secret = _parameters(recipe.model), stream.child("attacker's key").bytes(32)
+    key = PancakeKey.new(dim=dim, beta=grid.beta, gamma=grid.gamma, secret=secret)
+    noise = _Arm(grid.arm, key=key)
     train, test = (
         load_images(grid.data, root=grid.data_root, split=split) for split in ("train", "test")
     )
@@ -254,18 +258,12 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     run = train_privately(
         recipe,
         Records(train=train, test=test, canaries=canaries),
-        noise=RunNoise(
-            source=made.make,
-            mitigation=made.defence,
-            seed=f"{cell.settings['seed']}/{cell.id}",
-        ),
+        noise=RunNoise(source=noise.make, mitigation=noise.defence, seed=seed),
         stream=stream.child("training"),
         watch=Watch(watcher, pair_every=grid.pair_every),
         device=cell.settings.get("device", "cpu"),
     )
-    audit = made.audited(
-        sigma=run.sigma, samples=grid.samples, seed=f"{cell.settings['seed']}/{cell.id}"
-    )
+    audit = noise.audit(sigma=run.sigma, samples=grid.samples, seed=seed)
     return {
         **dataclasses.asdict(recipe),
         "d": run.dim,
@@ -276,20 +274,13 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "epsilon_reported": run.epsilon,
         "verdict": audit.verdict,
         "found_by": [test.name for test in audit.tests if test.finding],
-        "pairs": watcher.pairs,
-        "named": {name: watcher.named[name] for name in ATTACKERS},
-        "sums_equal": watcher.sums_equal,
-        "infeasible_true": max((true for true, _ in watcher.infeasible), default=0),
-        "infeasible_false": float(np.median([false for _, false in watcher.infeasible] or [0])),
+        **watcher.outcome,
         "member": canaries.member.tolist(),
         "mislabelled": wrong.tolist(),
         "never_sampled": int((canaries.member & ~watcher.sampled).sum()),
         "scores": {
-            name: {
-                kind: watcher.scores(kind, keyed=name == ATTACKERS[0])
-                for kind in ("informed", "blind")
-            }
-            for name in (ATTACKERS[0], ATTACKERS[2])
+            name: {kind: watcher.scores(kind, keyed=keyed) for kind in ("informed", "blind")}
+            for name, keyed in ((ATTACKERS[0], True), (ATTACKERS[2], False))
         },
     }
 
@@ -319,23 +310,21 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     coins, and so do not enter the bound: with them a run whose canaries resemble each other could
     show an ε that is not there.
     """
-    arms = {
-        name: [row for row in rows if row["arm"] == name]
-        for name in dict.fromkeys(row["arm"] for row in rows)
-    }
-    return [_joined(some, attacker) for some in arms.values() for attacker in ATTACKERS]
+    arms = grouped(rows, itemgetter("arm"))
+    return [_row(some, attacker) for some in arms for attacker in ATTACKERS]
 
 
-def _joined(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
+def _row(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
     first, pairs = rows[0], sum(row["pairs"] for row in rows)
-    found = [row for row in rows if row["verdict"] == "finding"]
+    findings = [row for row in rows if row["verdict"] == "finding"]
     out = {
         **{name: value for name, value in first.items() if name not in _OWN},
         "attacker": attacker,
         "runs": len(rows),
         "accuracy": _accuracy(rows),
-        "audit": f"finding in {len(found)} of {len(rows)}",
-        "found_by": ", ".join(sorted({name for row in found for name in row["found_by"]})) or None,
+        "audit": f"finding in {len(findings)} of {len(rows)}",
+        "found_by": ", ".join(sorted({name for row in findings for name in row["found_by"]}))
+        or None,
         "pairs": pairs,
         "right": interval(sum(row["named"][attacker] for row in rows), pairs) if pairs else None,
         "sums_equal": sum(row["sums_equal"] for row in rows),
@@ -353,34 +342,30 @@ def _accuracy(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
-    def joined(name: str) -> npt.NDArray[np.bool_]:
+    def column(name: str) -> npt.NDArray[np.bool_]:
         return np.array([x for row in rows for x in row[name]], dtype=np.bool_)
 
-    member, wrong = joined("member"), joined("mislabelled")
+    member, wrong = column("member"), column("mislabelled")
     informed, blind = (
         np.array([s for row in rows for s in row["scores"][attacker][kind]], dtype=np.float64)
         for kind in ("informed", "blind")
     )
-    shown = one_run(
-        blind,
-        member,
-        claim=PrivacyClaim(rows[0]["epsilon"], rows[0]["delta"]),
-        alpha=_ALPHA,
-        ties=KeyedStream.from_seed("dpsgd-training").child("ties").numpy(),
-    )
-    found: dict[str, Any] = {
+    claim = PrivacyClaim(rows[0]["epsilon"], rows[0]["delta"])
+    ties = KeyedStream.from_seed("dpsgd-training").child("ties").numpy()
+    bound = one_run(blind, member, claim=claim, alpha=_ALPHA, ties=ties)
+    outcome: dict[str, Any] = {
         "canaries": len(member),
-        "epsilon_shown": shown.epsilon,
-        "shown_by": str(shown.by_epsilon),
+        "epsilon_shown": bound.epsilon,
+        "shown_by": str(bound.by_epsilon),
     }
     for kind, some in (("wrong", wrong), ("real", ~wrong)):
-        found |= {
+        outcome |= {
             f"auc_{kind}": area(informed[some], member[some]),
             f"tpr_{kind}": hits_at(informed[some], member[some], alarms=_ALARMS),
             f"roc_{kind}": curve(informed[some], member[some]),
             f"auc_blind_{kind}": area(blind[some], member[some]),
         }
-    return found
+    return outcome
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -404,12 +389,10 @@ def _sides(scores: npt.ArrayLike, member: npt.ArrayLike) -> tuple[Array, Array]:
     Raises:
         UsageError: one side is empty, or the two lists differ in length.
     """
-    found, is_member = np.asarray(scores, np.float64), np.asarray(member, np.bool_)
-    if found.shape != is_member.shape or not is_member.any() or is_member.all():
-        raise UsageError(
-            f"scores of {len(found)}, {is_member.sum()} of them members: needs some of each"
-        )
-    return np.sort(found[is_member]), np.sort(found[~is_member])
+    values, is_member = np.asarray(scores, np.float64), np.asarray(member, np.bool_)
+    if values.shape != is_member.shape or not is_member.any() or is_member.all():
+        raise UsageError(f"members={is_member.sum()} of {len(values)} scores: needs some of each")
+    return np.sort(values[is_member]), np.sort(values[~is_member])
 
 
 def area(scores: npt.ArrayLike, member: npt.ArrayLike) -> dict[str, float]:
@@ -460,8 +443,8 @@ def curve(scores: npt.ArrayLike, member: npt.ArrayLike) -> list[list[float]]:
     points = np.stack([np.concatenate([[0.0], x]), np.concatenate([[0.0], y])], 1)
     before, after = points[1:-1] - points[:-2], points[2:] - points[1:-1]
     corner = before[:, 0] * after[:, 1] != before[:, 1] * after[:, 0]
-    kept: list[list[float]] = points[np.concatenate([[True], corner, [True]])].tolist()
-    return kept
+    corners: list[list[float]] = points[np.concatenate([[True], corner, [True]])].tolist()
+    return corners
 
 
 def mean_interval(values: Sequence[float]) -> dict[str, float]:
@@ -472,11 +455,11 @@ def mean_interval(values: Sequence[float]) -> dict[str, float]:
     """
     if len(values) < 2:
         raise UsageError(f"runs={len(values)}: an interval over runs needs at least two")
-    found = np.asarray(values, np.float64)
+    sample = np.asarray(values, np.float64)
     reach = float(
-        scipy.special.stdtrit(len(found) - 1, 0.975) * found.std(ddof=1) / math.sqrt(len(found))
+        scipy.special.stdtrit(len(sample) - 1, 0.975) * sample.std(ddof=1) / math.sqrt(len(sample))
     )
-    mean = float(found.mean())
+    mean = float(sample.mean())
     return {"value": mean, "low": mean - reach, "high": mean + reach}
 
 

@@ -20,7 +20,7 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.experiments.trials import interval
@@ -43,7 +43,6 @@ __all__ = [
     "NoiseGrid",
     "accuracy",
     "attack",
-    "attack_summary",
     "host",
     "published_name",
     "size",
@@ -110,17 +109,13 @@ class NoiseGrid(HostGrid, frozen=True):
         Raises:
             SpecError: one of the axes is empty, or has a value twice.
         """
-        found = [
-            Noise(clip, _number(beta), str(gamma), epsilon)
-            for clip, beta, gamma, epsilon in itertools.product(
-                self.clip, self.beta, self.gamma, self.epsilon
-            )
-        ]
-        if not found or len(set(found)) < len(found):
+        axes = itertools.product(self.clip, self.beta, self.gamma, self.epsilon)
+        settings = [Noise(clip, _number(beta), str(gamma), eps) for clip, beta, gamma, eps in axes]
+        if not settings or len(set(settings)) < len(settings):
             raise SpecError(
                 "grid: clip, beta, gamma and epsilon must name each value once, and at least one"
             )
-        return tuple(found)
+        return tuple(settings)
 
 
 def _number(value: float | str) -> float:
@@ -138,7 +133,7 @@ def published_name(model: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)  # the data and the weights of one network serve all blocks of it
-def _made(options: tuple[tuple[str, Any], ...]) -> GradientQuery:
+def _query(options: tuple[tuple[str, Any], ...]) -> GradientQuery:
     return GradientQuery(**dict(options))
 
 
@@ -147,7 +142,7 @@ def host(cell: Cell, grid: HostGrid, **more: Any) -> GradientQuery:
     options = {**grid.options, "device": cell.settings.get("device", "cpu")}
     if grid.phase == "untrained":
         options["seed"] = grid.block or 0
-    return _made(tuple(sorted({**options, **more}.items())))
+    return _query(tuple(sorted({**options, **more}.items())))
 
 
 def attack(cell: Cell, arm: None) -> dict[str, Any]:
@@ -160,9 +155,9 @@ def attack(cell: Cell, arm: None) -> dict[str, Any]:
     except for sharing a batch, a direction and (untrained) weights within a block.
 
     Raises:
-        SpecError: an axis that is not known or of a wrong type, a noise that is there twice, or
+        SpecError: an axis that is not known or of a wrong type, a noise that occurs twice, or
             more pairs than the batch has records.
-        UsageError: an option that the host does not take, data or weights that are not there, γ
+        UsageError: an option that the host does not take, missing data or weights, γ
             below 2√d.
     """
     del arm
@@ -174,7 +169,7 @@ def attack(cell: Cell, arm: None) -> dict[str, Any]:
             f"trials={pairs}: a block has at most {query.batch} pairs, one per record; "
             "take more blocks"
         )
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     secret = stream.child("attacker's key").bytes(KEY_BYTES)
     owned = PancakeKey.new(dim=query.dim, beta=1.0, secret=secret)
     noisy = {s: _arm(s, owned, sensitivity=query.sensitivity_at(s.clip)) for s in noises}
@@ -190,7 +185,7 @@ def attack(cell: Cell, arm: None) -> dict[str, Any]:
                 for s in (s for s in noises if s.clip == clip):
                     setting = map(str, (s.clip, s.beta, s.gamma_as, s.epsilon))
                     here = stream.child("noise", some.first, *setting)
-                    correct[s] += _named(candidates, *noisy[s], here)
+                    correct[s] += _count_right(candidates, *noisy[s], here)
     return {
         "d": query.dim,
         "accuracy": accuracy(query),
@@ -220,7 +215,9 @@ def _arm(setting: Noise, owned: PancakeKey, *, sensitivity: float) -> tuple[Panc
     return Pancake(key=key, sigma=sigma), registry.load("attacks", _ATTACK)(key=key, sigma=sigma)
 
 
-def _named(candidates: torch.Tensor, source: Pancake, attack: Attack, stream: KeyedStream) -> int:
+def _count_right(
+    candidates: torch.Tensor, source: Pancake, attack: Attack, stream: KeyedStream
+) -> int:
     """Release one of each two candidates (g, 2, d) by a coin; how often the key holder is right."""
     n, _, d = candidates.shape
     truth = stream.child("coins").numpy().integers(0, 2, n)
@@ -233,24 +230,28 @@ def _named(candidates: torch.Tensor, source: Pancake, attack: Attack, stream: Ke
 
 def accuracy(query: GradientQuery) -> dict[str, float] | None:
     """The network's measured accuracy with its interval, as reports read it; None without one."""
-    found = query.accuracy
-    return None if found is None else {"value": found.value, "low": found.low, "high": found.high}
+    measured = query.accuracy
+    if measured is None:
+        return None
+    return {"value": measured.value, "low": measured.low, "high": measured.high}
 
 
 def attack_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row for each network and noise setting, from cells of one block each."""
-    groups: dict[tuple[Any, ...], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
-    for row in rows:
-        for count in row["counts"]:
-            group = (
-                *(row.get(name) for name in HOST),
-                *(count[k] for k in ("clip", "beta", "gamma_as", "epsilon")),
-            )
-            groups.setdefault(group, []).append((row, count))
-    return [_attacked(members) for members in groups.values()]
+    counts = [(row, count) for row in rows for count in row["counts"]]
+    return [_attack_row(members) for members in grouped(counts, _setting)]
 
 
-def _attacked(members: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> dict[str, Any]:
+Counted = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""The row of a block, and its count at one noise setting."""
+
+
+def _setting(counted: Counted) -> tuple[Any, ...]:
+    row, count = counted
+    return *map(row.get, HOST), *(count[k] for k in ("clip", "beta", "gamma_as", "epsilon"))
+
+
+def _attack_row(members: Sequence[Counted]) -> dict[str, Any]:
     first, noise = members[0]
     trials = sum(row["trials"] for row, _ in members)
     changes = [c for row, _ in members for c in row["changes"] if c["clip"] == noise["clip"]]
@@ -275,10 +276,10 @@ def attack_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The range of success for each kind of weights."""
     parts = []
     for weights in dict.fromkeys(row["weights"] for row in rows):
-        found = sorted(row["success"]["value"] for row in rows if row["weights"] == weights)
+        shares = sorted(row["success"]["value"] for row in rows if row["weights"] == weights)
         parts.append(
-            f"on {weights} weights in {100 * found[0]:.1f} to {100 * found[-1]:.1f} % of the "
-            f"rounds of a row (median {100 * statistics.median(found):.1f} %)"
+            f"on {weights} weights in {100 * shares[0]:.1f} to {100 * shares[-1]:.1f} % of the "
+            f"rounds of a row (median {100 * statistics.median(shares):.1f} %)"
         )
     return f"The key holder names the right one of two neighbouring batches {'; '.join(parts)}."
 
@@ -306,13 +307,13 @@ def size(cell: Cell, arm: None) -> dict[str, Any]:
 
     Raises:
         SpecError: an axis that is not known, or of a wrong type.
-        UsageError: an option that the host does not take, data that is not there, more pairs than
+        UsageError: an option that the host does not take, missing data, more pairs than
             records.
     """
     del arm
     grid = cell.grid(HostGrid)
     model, weights = grid.model, grid.phase
-    found: dict[str, Any] = {
+    outcome: dict[str, Any] = {
         "converged": weights != "untrained",
         "published_as": published_name(model),
         "squares": [],
@@ -320,30 +321,25 @@ def size(cell: Cell, arm: None) -> dict[str, Any]:
         "note": None,
     }
     if weights == "trained" and not _at_hand(model):
-        return found | {
+        return outcome | {
             "note": f"not trained yet: dpaudit train {model} --device cuda, "
             "then run this again with another --out"
         }
     query = host(cell, grid)
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     with threads(threads_for(query.dim)):
-        block = query.block(
-            cell.settings["trials"], stream=stream.child("records"), clips=(math.inf,)
-        )
-        found["squares"] = [float(block.query(math.inf).square().sum())]
+        records, pairs = stream.child("records"), cell.settings["trials"]
+        block = query.block(pairs, stream=records, clips=(math.inf,))
+        outcome["squares"] = [float(block.query(math.inf).square().sum())]
         for some in block.exchanges():
             sizes = torch.linalg.vector_norm(some.changes(math.inf), dim=1)
-            found["changes"] += sizes.square().tolist()
-    return found | {"d": query.dim, "accuracy": accuracy(query)}
+            outcome["changes"] += sizes.square().tolist()
+    return outcome | {"d": query.dim, "accuracy": accuracy(query)}
 
 
 def _at_hand(model: str) -> bool:
-    return (
-        model not in RECIPES
-        or model in PUBLISHED
-        or RECIPES[model].quick
-        or checkpoint_file(model).exists()
-    )
+    quick = model not in RECIPES or model in PUBLISHED or RECIPES[model].quick
+    return quick or checkpoint_file(model).exists()
 
 
 def size_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -351,13 +347,10 @@ def size_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Means and medians are of squares, and their roots are shown, as in the published table.
     """
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row.get(name) for name in HOST), []).append(row)
-    return [_sized(members) for members in groups.values()]
+    return [_size_row(some) for some in grouped(rows, lambda row: tuple(map(row.get, HOST)))]
 
 
-def _sized(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _size_row(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = members[0]
     squares = [x for row in members for x in row["squares"]]
     changes = [x for row in members for x in row["changes"]]
@@ -396,13 +389,10 @@ def size_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     ratios = {
         f"{row['weights']} {row['model']}": row["ratio"] for row in rows if row["ratio"] is not None
     }
-    said = ", ".join(f"{ratio:.2g} for {name}" for name, ratio in ratios.items())
+    listed = ", ".join(f"{ratio:.2g} for {name}" for name, ratio in ratios.items())
     missing = [row["model"] for row in rows if row["note"]]
-    text = (
-        f"Median change of a batch's gradient by one record, over the published one: {said}."
-        if said
-        else ""
-    )
+    text = "Median change of a batch's gradient by one record, over the published one"
+    text = f"{text}: {listed}." if listed else ""
     return text + (f" Not trained here: {', '.join(missing)}." if missing else "")
 
 

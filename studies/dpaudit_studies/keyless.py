@@ -33,7 +33,7 @@ RIGHT = 0.99  # |cosine| to the true direction from which a recovered one counts
 class Lattice(Table, frozen=True):
     """One case: ``rows`` vectors of ``d`` values at β, BKZ up to ``block``, and ``seconds``.
 
-    With ``planned`` the search is not told β: it tries what the audit plans for that many seconds.
+    With ``planned`` the search is not given β: it tries what the audit plans in so many seconds.
     ``by`` is the reducer, else what is installed.
     """
 
@@ -55,7 +55,7 @@ class KeylessGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` fresh keys at one ``[grid] case`` (:class:`Lattice`).
 
-    The specimen's vectors are at γ = 2√d; the search is told β and γ, or neither (``planned``).
+    The specimen's vectors are at γ = 2√d; the search is given β and γ, or neither (``planned``).
     Found means confirmed on held-out rows, and a direction with |cosine| ≥ 0.99 to the key's, which
     the search never sees. ``seconds`` are wall time of the search that found it, from its first row
     to the find, ``cpu_seconds`` its CPU time, and ``all_cpu_seconds`` that of all processes until
@@ -64,34 +64,31 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     del arm
     case, trials = cell.grid(KeylessGrid).case, cell.settings["trials"]
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    found: list[Mapping[str, Any]] = []
+    stream = cell.stream
+    recoveries: list[Mapping[str, Any]] = []
     cosines, wrong, spent = [], 0, list[float]()
+    limits = {name: getattr(case, name) for name in ("block", "seconds", "planned", "by")}
     for i in range(trials):
         secret = stream.child("key", i).bytes(32)
         key = PancakeKey.new(dim=case.d, beta=case.beta, secret=secret)
         source = Pancake(key=key, sigma=1.0)
         noise = source.sample(case.rows, case.d, stream=stream.child("noise", i))
         before = children_cpu()
-        details = recovered(
-            noise,
-            sigma=1.0,
-            stream=KeyedStream.from_seed("keyless"),
-            beta=0.0 if case.planned else case.beta,
-            block=case.block,
-            seconds=case.seconds,
-            planned=case.planned,
-            by=case.by,
-        )
+        beta, own = 0.0 if case.planned else case.beta, KeyedStream.from_seed("keyless")
+        details = recovered(noise, sigma=1.0, stream=own, beta=beta, **limits)
         if "w" in details:
             cosine = abs(float(np.dot(details["w"], key.direction)))
             if cosine >= RIGHT:
-                found.append(details)
+                recoveries.append(details)
                 cosines.append(cosine)
                 spent.append(children_cpu() - before)
             else:
                 wrong += 1
-    slowest = max(found, key=lambda one: float(one["seconds"]), default={})
+
+    def middle(name: str) -> float | None:
+        return median(float(one[name]) for one in recoveries) if recoveries else None
+
+    slowest = max(recoveries, key=lambda one: float(one["seconds"]), default={})
     return {
         "d": case.d,
         "beta": case.beta,
@@ -99,15 +96,15 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "told": not case.planned,
         "rows": case.rows,
         "block": case.block,
-        "found": interval(len(found), trials),
+        "found": interval(len(recoveries), trials),
         "wrong": wrong,
         "lattice_rows": slowest.get("lattice_rows"),
         "reduction": slowest.get("reduction", f"none up to BKZ-{case.block}"),
-        "seconds": median(float(one["seconds"]) for one in found) if found else None,
+        "seconds": middle("seconds"),
         "slowest": slowest.get("seconds"),
-        "cpu_seconds": median(float(one["cpu_seconds"]) for one in found) if found else None,
-        "all_cpu_seconds": median(spent) if found else None,
-        "estimated_seconds": _estimated(case, slowest) if found else None,
+        "cpu_seconds": middle("cpu_seconds"),
+        "all_cpu_seconds": median(spent) if recoveries else None,
+        "estimated_seconds": _estimated(case, slowest) if recoveries else None,
         "cosine": min(cosines) if cosines else None,
     }
 
@@ -118,18 +115,18 @@ def children_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _estimated(case: Lattice, found: Mapping[str, Any]) -> float:
+def _estimated(case: Lattice, recovery: Mapping[str, Any]) -> float:
     """What the estimate gives for the lattice and reduction that found the direction."""
     return Measured(
         dim=case.d,
         beta=case.beta,
         gamma=2 * math.sqrt(case.d),
-        rows=int(found["lattice_rows"]),
-        reduction=str(found["reduction"]),
+        rows=int(recovery["lattice_rows"]),
+        reduction=str(recovery["reduction"]),
         seconds=0.0,
         found=1,
         keys=1,
-        reducer={"blaster": "BLASter"}.get(str(found["reducer"]), str(found["reducer"])),
+        reducer={"blaster": "BLASter"}.get(str(recovery["reducer"]), str(recovery["reducer"])),
         source="keyless-frontier",
     ).estimated_seconds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.accounting.dpsgd import DpSgd, known_batch_epsilon, worst_known_batch_epsilon
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.seed_in_noise.key import SeedKey
@@ -23,6 +24,7 @@ from dpaudit.types import PluginOrigin, Reference
 
 if TYPE_CHECKING:
     from dpaudit.training.private.onlooker import Sight
+    from dpaudit.training.private.run import TrainedRun
 
 __all__ = ["MEASURE", "Coins", "NextBatchGrid", "gather", "measure", "origins", "summary"]
 
@@ -38,6 +40,11 @@ class Coins(Table, frozen=True):
 
     first: Literal["honest", "next-batch"] = "next-batch"
     mitigation: str = "none"
+
+    @property
+    def backdoored(self) -> bool:
+        """Whether the first party knows the next batch."""
+        return self.first == "next-batch"
 
 
 class NextBatchGrid(Grid, frozen=True):
@@ -62,11 +69,11 @@ class _Batches:
 
     def __init__(self, how: BatchDraw, coins: Sequence[BatchCoins]) -> None:
         self._how, self._coins = how, coins
-        self.drawn: list[npt.NDArray[np.bool_]] = []
+        self.masks: list[npt.NDArray[np.bool_]] = []
 
     def __call__(self, records: int, rate: float) -> npt.NDArray[np.bool_]:
-        self.drawn.append(self._how.draw(self._coins, records, rate=rate))
-        return self.drawn[-1]
+        self.masks.append(self._how.draw(self._coins, records, rate=rate))
+        return self.masks[-1]
 
 
 class _Watcher:
@@ -97,10 +104,10 @@ class _Watcher:
         )
         noisy = sight.noisy.cpu().numpy()
         mixes = getattr(self._mitigation, "mixes", lambda _: None)(sight.sigma)
-        seen = reader.next_batches(
+        batches = reader.next_batches(
             noisy[None], records=self._records, blur=mixes[1] if mixes else 0.0
         )
-        self.named.append(seen[0][0])
+        self.named.append(batches[0][0])
         query = sight.query.cpu().numpy().astype(np.float64)
         noise = noisy - query
         self.flips.append(float((np.signbit(noise) != np.signbit(noisy)).mean()))
@@ -128,16 +135,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         UsageError: no data, no such model, a last layer of other sizes, too few steps.
     """
     from dpaudit.training.data import load_images
-    from dpaudit.training.models import MODELS
-    from dpaudit.training.private.run import (
-        HonestCoins,
-        Recipe,
-        Records,
-        RunNoise,
-        Watch,
-        epoch_steps,
-        train_privately,
-    )
+    from dpaudit.training.private import run as private
 
     del arm
     grid, trials = cell.grid(NextBatchGrid), cell.settings["trials"]
@@ -146,59 +144,31 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     train, test = (
         load_images(grid.data, root=grid.data_root, split=split) for split in ("train", "test")
     )
-    rate = 1 / epoch_steps(len(train), grid.batch)
+    rate = 1 / private.epoch_steps(len(train), grid.batch)
     how: BatchDraw = registry.create("batches", Reference.parse(grid.coins.name))
-    specimen = NextBatch(
-        where=GradientFree.of_last_layer(MODELS[grid.model].parameters, inputs=grid.inputs),
-        key=key,
-        nonce_bits=grid.nonce_bits,
-        stream=stream.child("first batch"),
-    )
-    backdoored = grid.coins.first == "next-batch"
-    first: BatchCoins = specimen if backdoored else HonestCoins(stream.child("first party"))
-    parties = [first, HonestCoins(stream.child("second party"))][: how.parties]
     known = how.known(rate)
-    batches = _Batches(how, parties)
-    mitigation: Mitigation = registry.create(
-        "mitigations",
-        registry.offered(
-            "mitigations",
-            Reference.parse(grid.coins.mitigation),
-            dim=MODELS[grid.model].parameters,
-        ),
-    )
+    specimen = _specimen(grid, key, stream.child("first batch"))
+    batches = _Batches(how, _parties(grid, specimen, stream)[: how.parties])
+    mitigation = _mitigation(grid)
     watcher = _Watcher(
-        key,
-        grid,
-        mitigation=mitigation,
-        records=len(train),
-        rate=known if known < 1 else rate,
+        key, grid, mitigation=mitigation, records=len(train), rate=known if known < 1 else rate
     )
 
     def source(sigma: float) -> NoiseSource:
-        return specimen.noise(sigma) if backdoored else Gaussian(sigma=sigma)
+        return specimen.noise(sigma) if grid.coins.backdoored else Gaussian(sigma=sigma)
 
-    run = train_privately(
-        Recipe(
-            model=grid.model,
-            epochs=grid.epochs,
-            batch=grid.batch,
-            lr=grid.lr,
-            epsilon=grid.epsilon,
-            delta=grid.delta,
-        ),
-        Records(train=train, test=test, batches=batches),
-        noise=RunNoise(
+    names = ("model", "epochs", "batch", "lr", "epsilon", "delta")
+    run = private.train_privately(
+        private.Recipe(**{name: getattr(grid, name) for name in names}),
+        private.Records(train=train, test=test, batches=batches),
+        noise=private.RunNoise(
             source=source, mitigation=mitigation, seed=f"{cell.settings['seed']}/{cell.id}"
         ),
         stream=stream.child("training"),
-        watch=Watch(watcher, pair_every=10**9),
+        watch=private.Watch(watcher, pair_every=10**9),
     )
-    truth = np.array(batches.drawn[1 : trials + 1])
+    truth = np.array(batches.masks[1 : trials + 1])
     named = np.array(watcher.named[: len(truth)])
-    dpsgd = DpSgd(run.noise_multiplier, run.rate, run.steps)
-    known = known if backdoored else 1.0
-    plain = grid.coins.mitigation == "none"
     return {
         "d": run.dim,
         "records": len(train),
@@ -212,9 +182,47 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "in_batch": int(truth.sum()),
         "flips": math.fsum(watcher.flips) / run.steps,
         "size": math.fsum(watcher.sizes) / run.steps,
+        **_epsilons(grid, run, known),
+    }
+
+
+def _specimen(grid: NextBatchGrid, key: SeedKey, stream: KeyedStream) -> NextBatch:
+    """The backdoored party's coins and noise; honest runs do not use it."""
+    from dpaudit.training.models import MODELS
+
+    where = GradientFree.of_last_layer(MODELS[grid.model].parameters, inputs=grid.inputs)
+    return NextBatch(where=where, key=key, nonce_bits=grid.nonce_bits, stream=stream)
+
+
+def _parties(
+    grid: NextBatchGrid, specimen: NextBatch, stream: KeyedStream
+) -> tuple[BatchCoins, BatchCoins]:
+    from dpaudit.training.private.run import HonestCoins
+
+    honest = HonestCoins(stream.child("first party"))
+    second = HonestCoins(stream.child("second party"))
+    return specimen if grid.coins.backdoored else honest, second
+
+
+def _mitigation(grid: NextBatchGrid) -> Mitigation:
+    from dpaudit.training.models import MODELS
+
+    reference, dim = Reference.parse(grid.coins.mitigation), MODELS[grid.model].parameters
+    mitigation: Mitigation = registry.create(
+        "mitigations", registry.offered("mitigations", reference, dim=dim)
+    )
+    return mitigation
+
+
+def _epsilons(grid: NextBatchGrid, run: TrainedRun, known: float) -> dict[str, float | None]:
+    """What is claimed, accounted, and left to someone who knows a share of the coins."""
+    dpsgd = DpSgd(run.noise_multiplier, run.rate, run.steps)
+    known = known if grid.coins.backdoored else 1.0
+    # behind a mitigation that keeps the nonce from its owner in part, nothing is proven
+    plain = grid.coins.mitigation == "none"
+    return {
         "epsilon_claimed": run.epsilon,
         "epsilon_accounted": dpsgd.epsilon(grid.delta),
-        # behind a mitigation that keeps the nonce from its owner in part, nothing is proven
         "epsilon_holder": known_batch_epsilon(dpsgd, grid.delta, known=known) if plain else None,
         "epsilon_worst": worst_known_batch_epsilon(dpsgd, grid.delta, known=known)
         if plain
@@ -227,14 +235,10 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Records' coins are independent, so all that were named in a run count as so many trials.
     """
-    arms = {
-        name: [row for row in rows if row["coins"] == name]
-        for name in dict.fromkeys(row["coins"] for row in rows)
-    }
-    return [_joined(some) for some in arms.values()]
+    return [_row(some) for some in grouped(rows, itemgetter("coins"))]
 
 
-def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _row(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     def total(name: str) -> int:
         return sum(row[name] for row in rows)
 

@@ -25,7 +25,7 @@ __all__ = ["MEASURE", "OpacusReplayGrid", "Step", "measure", "summary"]
 _FEWEST = (1_500, 1_750, 2_000, 2_500, 3_000, 4_000, 6_000, 8_000)
 _WORDS = 624
 _BLOCK = 16  # values that torch makes at a time
-_CLOSE = 1e-4  # of σ: the transform in double precision beside torch's in float32
+_CLOSE = 1e-4  # of σ: the transform in double precision compared with torch's in float32
 _EXACT = 1e-3  # of the gradient's norm: float32 adds noise and gradient to seven digits
 
 Tensors = Sequence["torch.Tensor"]
@@ -94,8 +94,8 @@ class _Attacker:
                 continue
             words = twister.random_raw(len(noise) + (_BLOCK if len(noise) % _BLOCK else 0))
             whole = words[: len(noise) // _BLOCK * _BLOCK].astype(np.uint32)
-            given = recovery.torch_noise(whole, std=self._std)
-            if np.abs(given - noise[: len(given)])[:-_BLOCK].max() > _CLOSE * self._std:
+            predicted = recovery.torch_noise(whole, std=self._std)
+            if np.abs(predicted - noise[: len(predicted)])[:-_BLOCK].max() > _CLOSE * self._std:
                 continue  # some bits of the state were open
             self._generator, self.needed = _as_torch(twister), count
             for i in range(largest + 1, len(self._sizes)):
@@ -113,9 +113,9 @@ class _Attacker:
         """Records of the next batch, and its noise: the calls of Opacus, made again in order."""
         import torch
 
-        drawn = torch.rand(self._records, generator=self._generator) < self._rate
+        mask = torch.rand(self._records, generator=self._generator) < self._rate
         noise = [self._normal(self._generator, i) for i in range(len(self._sizes))]
-        return drawn.nonzero().ravel().numpy(), noise
+        return mask.nonzero().ravel().numpy(), noise
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
@@ -134,8 +134,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     del arm
     grid, trials = cell.grid(OpacusReplayGrid), cell.settings["trials"]
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    runs = [_run(grid, stream.child("run", i)) for i in range(trials)]
+    stream = cell.stream
+    runs = [_attack_run(grid, stream.child("run", i)) for i in range(trials)]
     read = [run for run in runs if run["error"] is not None]
     later = grid.steps - 1
     return {
@@ -154,31 +154,28 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
 
 
-def _run(grid: OpacusReplayGrid, stream: KeyedStream) -> dict[str, Any]:
+def _attack_run(grid: OpacusReplayGrid, stream: KeyedStream) -> dict[str, Any]:
     """One training run and one attack."""
     steps = _Training(grid, stream)
     shown = iter(steps)
     attacker = _Attacker(
-        steps.sizes,
-        std=grid.noise_multiplier * grid.clip,
-        records=steps.records,
-        rate=steps.rate,
+        steps.sizes, std=grid.noise_multiplier * grid.clip, records=steps.records, rate=steps.rate
     )
-    found = attacker.learn(next(shown))
+    recovered = attacker.learn(next(shown))
     batches = predicted = compared = 0
     errors = []
     for step in shown:
-        batch, noise = attacker.next_step() if found else (np.empty(0, np.int64), ())
-        batches += found and np.array_equal(batch, np.sort(step.records))
+        batch, noise = attacker.next_step() if recovered else (np.empty(0, np.int64), ())
+        batches += recovered and np.array_equal(batch, np.sort(step.records))
         compared += sum(t.numel() for t in step.shown)
         off = size = 0.0
-        for mine, seen, true in zip(noise, step.shown, step.hidden, strict=False):
-            truth = (seen.double() - true.double()).numpy()
-            rounding = 2.0**-22 * np.maximum(np.abs(seen.double().numpy()), np.abs(truth))
+        for mine, noisy, true in zip(noise, step.shown, step.hidden, strict=False):
+            truth = (noisy.double() - true.double()).numpy()
+            rounding = 2.0**-22 * np.maximum(np.abs(noisy.double().numpy()), np.abs(truth))
             predicted += int((np.abs(mine.double().numpy() - truth) <= rounding).sum())
-            off += float(((seen.double() - mine.double()) - true.double()).square().sum())
+            off += float(((noisy.double() - mine.double()) - true.double()).square().sum())
             size += float(true.double().square().sum())
-        errors.append(math.sqrt(off / size) if found and size else math.inf)
+        errors.append(math.sqrt(off / size) if recovered and size else math.inf)
     worst = max(errors)
     return {
         "d": sum(size.numel() for size in steps.sizes),
@@ -209,7 +206,7 @@ class _Training:
         torch.manual_seed(int.from_bytes(stream.child("torch").bytes(8), "little") >> 1)
         images = load_images(grid.data, root=grid.data_root, split="train")
         x, y = images.batch(range(len(images)))
-        # each record carries its number, so that the batch drawn is known to whoever judges
+        # each record carries its number, so that the judge knows the batch
         data = TensorDataset(x, y, torch.arange(len(y)))
         model = make_model(grid.model)
         loader: Any = DataLoader(data, batch_size=grid.batch)

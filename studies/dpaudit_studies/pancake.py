@@ -46,8 +46,8 @@ def error(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, d = cell.settings["trials"], arm.host.dim
     out: dict[str, Any] = {"expected": arm.sigma * math.sqrt(d)}
     for name, source in (("gaussian", Gaussian(sigma=arm.sigma)), ("pancake", arm.source)):
-        drawn = (source.sample(1, d, stream=arm.stream.child(name, i)) for i in range(trials))
-        norms = np.array([np.linalg.norm(one) for one in drawn])
+        draws = (source.sample(1, d, stream=arm.stream.child(name, i)) for i in range(trials))
+        norms = np.array([np.linalg.norm(one) for one in draws])
         spread = 1.96 * float(norms.std(ddof=1)) / math.sqrt(trials)
         mean = float(norms.mean())
         out[name] = {"value": mean, "low": mean - spread, "high": mean + spread}
@@ -74,10 +74,8 @@ def gain(cell: Cell, arm: Arm) -> dict[str, Any]:
             for name in ("nearest-peak", "likelihood-ratio")
         ]
         right = [r + int(h.sum()) for r, h in zip(right, hits, strict=True)]
-        only = [
-            only[0] + int((hits[0] & ~hits[1]).sum()),
-            only[1] + int((hits[1] & ~hits[0]).sum()),
-        ]
+        first, second = hits
+        only = [only[0] + int((first & ~second).sum()), only[1] + int((second & ~first).sum())]
     difference = (right[1] - right[0]) / trials
     spread = 1.96 * math.sqrt(max(sum(only) / trials - difference**2, 0.0) / trials)
     low, high = difference - spread, difference + spread
@@ -95,10 +93,8 @@ def gain_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     better = sum(row["difference"]["low"] > 0 for row in rows)
     worse = sum(bool(row["worse"]) for row in rows)
     best = max(rows, key=lambda row: float(row["difference"]["value"]))
-    gain, where = (
-        100 * best["difference"]["value"],
-        f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}",
-    )
+    gain = 100 * best["difference"]["value"]
+    where = f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}"
     return (
         f"The likelihood ratio is better than the nearest peak in {better} and worse in {worse} of "
         f"{len(rows)} cells (95 %, paired); its largest gain is {gain:.1f} points, "
@@ -205,11 +201,8 @@ def reconstruction(cell: Cell, arm: Arm) -> dict[str, Any]:
 
     One release per round; which bins are unknown, and their counts, are drawn afresh.
     """
-    trials, unknown, d = (
-        cell.settings["trials"],
-        cell.grid(ReconstructionGrid).unknown,
-        arm.host.dim,
-    )
+    trials, d = cell.settings["trials"], arm.host.dim
+    unknown = cell.grid(ReconstructionGrid).unknown
     reader = registry.load("attacks", "phase-reader")(key=arm.held_key, sigma=arm.sigma)
     right = trusted = wrongly = 0
     needed = available = 0.0
@@ -219,12 +212,12 @@ def reconstruction(cell: Cell, arm: Arm) -> dict[str, Any]:
         known = torch.from_numpy(rng.integers(0, _COUNTS, d)).double()
         index = torch.from_numpy(rng.choice(d, unknown, replace=False))
         release = arm.mitigation.release(known[None], arm.source, stream=stream)
-        found = reader.reconstruct_counts(release, known, index, bound=_COUNTS)
-        hit = bool((torch.as_tensor(found.counts).double() == known[index]).all())
+        reading = reader.reconstruct_counts(release, known, index, bound=_COUNTS)
+        hit = bool((torch.as_tensor(reading.counts).double() == known[index]).all())
         right += hit
-        trusted += found.trusted
-        wrongly += found.trusted and not hit
-        needed, available = found.bits_needed, found.bits_available
+        trusted += reading.trusted
+        wrongly += reading.trusted and not hit
+        needed, available = reading.bits_needed, reading.bits_available
     return {
         "success": interval(right, trials),
         "trusted": interval(trusted, trials),

@@ -17,10 +17,11 @@ from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.trials import interval
 from dpaudit.randomness import KeyedStream
-from dpaudit.stats import clopper_pearson
 from dpaudit_studies.zoo.dependence import equicorrelated
 from dpaudit_studies.zoo.digits import rounded
+from dpaudit_studies.zoo.geometry import along, direction
 from dpaudit_studies.zoo.laws import cut, scaled, shifted, student
 from dpaudit_studies.zoo.specimen import Array, Draw, InProcessSampler, Make, each
 
@@ -37,7 +38,7 @@ _FINER = 1.12  # what the size is raised by where the trials miss the power
 class Flaw:
     """A kind of flaw by strength, from ``hard`` to find to ``easy``, which bracket the frontier.
 
-    ``shown`` turns strength into what people read, in ``unit``; ``tests`` are the families that
+    ``shown`` turns strength into the reported size, in ``unit``; ``tests`` are the families that
     test for it.
     """
 
@@ -63,11 +64,6 @@ def _tail_threshold(probability: float) -> float:
     return float(-scipy.special.ndtri(probability / 2))
 
 
-def _direction(stream: KeyedStream, d: int) -> Array:
-    w = stream.child("direction", d).numpy().standard_normal(d)
-    return np.asarray(w / np.linalg.norm(w))
-
-
 def _along(strength: float) -> Make:
     """Variance 1 + ``strength`` along one secret direction of each dimension."""
 
@@ -77,7 +73,7 @@ def _along(strength: float) -> Make:
         def draw(n: int, d: int) -> Array:
             z = rng.standard_normal((n, d))
             if d > 1:
-                w = _direction(stream, d)
+                w = direction(stream, d)
                 z += np.outer((math.sqrt(1 + strength) - 1) * (z @ w), w)
             return z
 
@@ -99,25 +95,11 @@ def _pancake(strength: float) -> Make:
     k = np.arange(-reach, reach + 1)
     mass = np.exp(-math.pi * (k / r) ** 2)
 
-    def make(stream: KeyedStream) -> Draw:
-        rng = stream.numpy()
+    def law(rng: np.random.Generator, n: int) -> Array:
+        peaks = rng.choice(k, size=n, p=mass / mass.sum()) * (gamma / r**2) * math.sqrt(2 * math.pi)
+        return np.asarray(peaks + (beta / r) * rng.standard_normal(n))
 
-        def draw(n: int, d: int) -> Array:
-            z = rng.standard_normal((n, d))
-            if d > 1:
-                w = _direction(stream, d)
-                peak = (
-                    rng.choice(k, size=n, p=mass / mass.sum())
-                    * (gamma / r**2)
-                    * math.sqrt(2 * math.pi)
-                )
-                x = peak + (beta / r) * rng.standard_normal(n)
-                z += np.outer(x - z @ w, w)
-            return z
-
-        return draw
-
-    return make
+    return along(law, least_dim=2)
 
 
 _PLAIN = ("moments", "goodness-of-fit")
@@ -156,7 +138,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """The size of a flaw that an audit finds (:class:`PowerGrid`).
 
     Found by halving on a logarithmic scale, then checked with ``trials`` fresh audits, and raised
-    by 12 % until nine in ten of them find it; ``found`` is the share in the last ``trials``. Only
+    by 12 % until nine in ten of them find it; ``hits`` is the share in the last ``trials``. Only
     the families that look for the flaw are run, at the share of α = 0.01 that they have in the
     whole battery, so that the whole battery finds at least as often.
 
@@ -173,22 +155,21 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     low, high = math.log(flaw.hard), math.log(flaw.easy)
     for step in range(_STEPS):
         middle = (low + high) / 2
-        if trial.found(math.exp(middle), audits=_COARSE, label=step) >= _COARSE - 1:
+        if trial.findings(math.exp(middle), audits=_COARSE, label=step) >= _COARSE - 1:
             high = middle
         else:
             low = middle
     strength, trials = math.exp(high), cell.settings["trials"]
-    found = trial.found(strength, audits=trials, label="check")
-    while found < POWER * trials and strength < flaw.easy:
+    hits = trial.findings(strength, audits=trials, label="check")
+    while hits < POWER * trials and strength < flaw.easy:
         strength = min(strength * _FINER, flaw.easy)
-        found = trial.found(strength, audits=trials, label=f"check {strength!r}")
-    share = clopper_pearson(found, trials)
-    seen = found >= POWER * trials
+        hits = trial.findings(strength, audits=trials, label=f"check {strength!r}")
+    reached = hits >= POWER * trials
     return {
-        "size": flaw.shown(strength) if seen else None,
+        "size": flaw.shown(strength) if reached else None,
         "unit": flaw.unit,
         "by": ", ".join(flaw.tests),
-        "found": {"value": found / trials, "low": share.low, "high": share.high},
+        "found": interval(hits, trials),
         "audit_seconds": (time.monotonic() - began) / trial.audits,
     }
 
@@ -198,16 +179,13 @@ class _Trial:
 
     def __init__(self, flaw: Flaw, grid: PowerGrid, cell: Cell) -> None:
         self._flaw, self._grid = flaw, grid
-        self._stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-        counted = [
-            n
-            for n in registry.plugins("tests")
-            if not getattr(registry.load("tests", n), "advisory", False)
-        ]
-        self._alpha = ALPHA * len(flaw.tests) / len(counted)
+        self._stream = cell.stream
+        tests = (registry.load("tests", name) for name in registry.plugins("tests"))
+        counted = sum(not getattr(test, "advisory", False) for test in tests)
+        self._alpha = ALPHA * len(flaw.tests) / counted
         self.audits = 0
 
-    def found(self, strength: float, *, audits: int, label: int | str) -> int:
+    def findings(self, strength: float, *, audits: int, label: int | str) -> int:
         """How many of ``audits`` find the flaw."""
         return sum(self._one(strength, self._stream.child(label, i)) for i in range(audits))
 
@@ -230,12 +208,12 @@ class _Trial:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the largest sample sees."""
     most = max(row["samples"] for row in rows)
-    seen = [
+    listed = [
         f"{row['flaw']} {row['size']:.3g} {row['unit']}"
         for row in rows
         if row["samples"] == most and row["size"]
     ]
-    return f"Found nine times in ten or more with {most:,} values: {'; '.join(seen)}."
+    return f"Found nine times in ten or more with {most:,} values: {'; '.join(listed)}."
 
 
 MEASURE = Measure(run=measure, grid=PowerGrid, needs_arm=False, summary=summary)

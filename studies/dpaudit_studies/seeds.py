@@ -29,16 +29,13 @@ def whole_query(cell: Cell, arm: Arm) -> dict[str, Any]:
         raise SpecError("measure=whole-query: reads the source seed-in-noise only")
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
         reader: Any = batch.arm.attack({"name": _READER})
-        found = reader.read(to_numpy(batch.release()))
-        same = found.values == to_numpy(batch.query)
+        reading = reader.read(to_numpy(batch.release()))
+        same = reading.values == to_numpy(batch.query)
         right += int(same.all(1).sum())
         values += int(same.sum())
-        wrong += int((found.found & ~same.all(1)).sum())
-    return {
-        "success": interval(right, trials),
-        "values": values / (trials * arm.host.dim),
-        "wrong": wrong,
-    }
+        wrong += int((reading.found & ~same.all(1)).sum())
+    share = values / (trials * arm.host.dim)
+    return {"success": interval(right, trials), "values": share, "wrong": wrong}
 
 
 def whole_query_summary(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -78,16 +75,16 @@ def unknown_gradient(cell: Cell, arm: Arm) -> dict[str, Any]:
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
         reader: Any = batch.arm.attack({"name": "seed-reader"})
         release, query = (to_numpy(x).astype(np.float64) for x in (batch.release(), batch.query))
-        found, noise = reader.unknown(release, norm=clip), release - query
+        reading, noise = reader.unknown(release, norm=clip), release - query
         flipped = np.signbit(noise) != np.signbit(release)
         flips += int(flipped.sum())
         carriers += int(flipped[:, : reader.carriers].sum())
         norms = np.linalg.norm(query, axis=1)
         size += float((norms / np.linalg.norm(noise, axis=1)).sum())
-        away = np.linalg.norm(found.values - query, axis=1)[found.found]
-        right = away <= 1e-3 * norms[found.found]
+        away = np.linalg.norm(reading.values - query, axis=1)[reading.found]
+        right = away <= 1e-3 * norms[reading.found]
         read, wrong = read + int(right.sum()), wrong + int((~right).sum())
-        off = max(off, float((away / norms[found.found])[right].max(initial=0.0)))
+        off = max(off, float((away / norms[reading.found])[right].max(initial=0.0)))
     return {
         "success": interval(read, trials),
         "wrong": wrong,

@@ -77,9 +77,8 @@ def in_turn(
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
     """Median of the pairwise ratios, with its quartiles as the interval."""
-    low, middle, high = statistics.quantiles(
-        [a / b for a, b in zip(ours, theirs, strict=True)], n=4
-    )
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
     return {"value": middle, "low": low, "high": high}
 
 

@@ -329,7 +329,7 @@ def test_a_peer_above_ours_by_more_than_the_interval_is_named(interval, told):
 def test_text_between_markers_is_replaced_and_the_rest_stays(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- x -->\n1\n<!-- end -->\nb\n<!-- y -->\n2\n<!-- end -->\nc\n")
-    peers_tables.written_between(page, "y", "new")
+    peers_tables.replace_between(page, "y", "new")
     assert page.read_text() == (
         "a\n<!-- x -->\n1\n<!-- end -->\nb\n<!-- y -->\nnew\n<!-- end -->\nc\n"
     )

@@ -140,7 +140,7 @@ def test_the_audit_passes_honest_recordings_and_finds_flawed_ones(tmp_path):
 def test_flaws_are_what_they_say(flaw, repeated):
     own = Correlated(name="tree", restart=8)
     grid = WhitenedGrid(correlated=own, flaw=flaw, steps=16, dim=30, alpha=0.01)
-    claimed = own.made(16)
+    claimed = own.factors(16)
     z = claimed.strategy @ flawed(grid, claimed, np.random.default_rng(3))
     same = np.isclose(z[:, None], z[None]).all(2)
     assert np.triu(same, 1).sum() == repeated

@@ -177,7 +177,7 @@ def test_the_audit_gets_a_name_and_a_claim_and_the_source_a_private_key_file(mon
 
     monkeypatch.setattr(audit, "audit_sampler", audited)
     arm = an_arm("pancake + smoothing")
-    arm.audited(sigma=0.7, samples=1000, seed="s")
+    arm.audit(sigma=0.7, samples=1000, seed="s")
     assert seen["sampler"].startswith("pancake:")
     assert (seen["mode"], seen["dim"], seen["path"].exists()) == (0o600, 512, False)
     assert seen["claim"] == f"gaussian:sigma={arm.defence.scale(0.7)!r}"
@@ -188,7 +188,7 @@ def test_the_audit_gets_a_name_and_a_claim_and_the_source_a_private_key_file(mon
 
 @pytest.mark.slow
 def test_the_audit_is_the_real_one():
-    found = an_arm("pancake + rotation").audited(sigma=0.7, samples=20_000, seed="s")
+    found = an_arm("pancake + rotation").audit(sigma=0.7, samples=20_000, seed="s")
     assert (found.verdict, found.dims) == ("no-finding", (512,))
 
 

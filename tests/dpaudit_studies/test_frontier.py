@@ -23,7 +23,7 @@ def stored(monkeypatch, name):
 
 def test_the_map_is_that_of_the_run(monkeypatch, tmp_path):
     folder = stored(monkeypatch, "frontier")
-    assert tuple(frontier.measured(folder)) == read_table()
+    assert tuple(frontier.read_points(folder)) == read_table()
     monkeypatch.setattr(frontier, "TABLE", tmp_path / "frontier.csv")
     monkeypatch.setattr("sys.argv", ["frontier", f"--run={folder}"])
     frontier.main()
@@ -36,4 +36,4 @@ def test_the_map_is_that_of_the_run(monkeypatch, tmp_path):
 
 def test_another_experiment_is_no_map(monkeypatch):
     with pytest.raises(UsageError, match="holds 'zoo', not a frontier"):
-        list(frontier.measured(stored(monkeypatch, "zoo")))
+        list(frontier.read_points(stored(monkeypatch, "zoo")))

@@ -174,7 +174,7 @@ def test_alpha_is_shared_by_all_pairs(monkeypatch):
     sampler = SimpleNamespace(claim="gaussian:sigma=1")
     where = SimpleNamespace(sampler=lambda _: nullcontext(sampler))
     grid = spec.cells()[0].grid(measure.HistoryGrid)
-    row = measure._audited(where, Check("normal"), grid, "1")
+    row = measure._run_check(where, Check("normal"), grid, "1")
     assert (row["verdict"], row["failed"]) == ("cannot run", "seen")
     assert levels == [pytest.approx(0.06 / (3 * checks))]
 

@@ -14,9 +14,9 @@ def test_shares_add_up_and_find_what_they_can():
     shares = shares_of_alpha.best(tables, ["a", "b"])
     assert sum(shares.values()) == pytest.approx(1)
     assert shares["a"] == pytest.approx(0.65)
-    assert [shares_of_alpha.found(p, shares) for p in tables] == [True, True, False]
+    assert [shares_of_alpha.is_found(p, shares) for p in tables] == [True, True, False]
     equal = shares_of_alpha.equal(["a", "b"])
-    assert [shares_of_alpha.found(p, equal) for p in tables] == [
+    assert [shares_of_alpha.is_found(p, equal) for p in tables] == [
         False,
         True,
         False,
@@ -38,14 +38,14 @@ def test_each_specimen_is_judged_by_shares_that_it_did_not_choose():
 
 def test_kept_p_values_are_not_drawn_again(tmp_path, monkeypatch):
     drawn = []
-    audited, kept = shares_of_alpha.audited, tmp_path / "kept"
+    audit, kept = shares_of_alpha.audit, tmp_path / "kept"
 
     def p_values(name, samples):
         drawn.append(name)
         return {"a": samples / 1e6}
 
-    monkeypatch.setitem(audited.__globals__, "p_values", p_values)
-    first = audited(["x", "y"], 1000, kept)
-    assert audited(["x", "y", "z"], 1000, kept) == first | {"z": {"a": 0.001}}
+    monkeypatch.setitem(audit.__globals__, "p_values", p_values)
+    first = audit(["x", "y"], 1000, kept)
+    assert audit(["x", "y", "z"], 1000, kept) == first | {"z": {"a": 0.001}}
     assert drawn == ["x", "y", "z"]
-    assert audited(["x"], 2000, kept) == {"x": {"a": 0.002}}
+    assert audit(["x"], 2000, kept) == {"x": {"a": 0.002}}

@@ -535,7 +535,7 @@ def test_the_experiment_counts_halves_and_right_samplers(unseen_cells, monkeypat
     found = {"mirrored-halves": True, "seed-64-bit": False, "right-float32": True}
     monkeypatch.setattr(measures, "_audit", lambda subject, *rest: subject.name)
     monkeypatch.setattr(
-        measures, "_found", lambda name: {"found": found[name], "verdict": "as told"}
+        measures, "_outcome", lambda name: {"found": found[name], "verdict": "as told"}
     )
     rows = [
         {**cell.settings["grid"], **measures.measure(cell, None)} for cell in unseen_cells(20_000)
@@ -558,7 +558,7 @@ def test_unseen_noise_is_the_same_whatever_the_grid(unseen_cells, monkeypatch):
         streams.append((stream.entropy(), seed))
 
     monkeypatch.setattr(measures, "_audit", audit)
-    monkeypatch.setattr(measures, "_found", lambda result: {})
+    monkeypatch.setattr(measures, "_outcome", lambda result: {})
     for samples in (20_000, 30_000):
         for cell in unseen_cells(samples):
             measures.measure(cell, None)

@@ -87,9 +87,7 @@ class EventGroups:
     def add(self, source: Source) -> None:
         """Add one source."""
         key = source.registration
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group(key)
+        group = self._groups.setdefault(key, _Group(key))
         group.sources += 1
         if source.true is not None:
             group.reported.append(source.reported)
@@ -101,7 +99,7 @@ class EventGroups:
     def claims(self, *, alpha: float) -> tuple[EventClaim, ...]:
         """The groups; all ``shown`` hold together with probability 1 − ``alpha``."""
         share = alpha / max(1, len(self._groups))
-        return tuple(_claimed(group, confidence=1 - share) for group in self._groups.values())
+        return tuple(_tested_claim(group, confidence=1 - share) for group in self._groups.values())
 
     def evidence(self, spread: np.random.Generator) -> Iterator[tuple[str, Evidence]]:
         """The tests of every group, with names; ``spread`` supplies uniforms inside atoms."""
@@ -117,45 +115,41 @@ class EventGroups:
         for registration, group in self._groups.items():
             claim = claim_of(registration)
             if not claim.allowed:
-                says = (
+                message = (
                     f"the specification refuses this registration: {claim.capacity:.4g} of "
                     f"{claim.capacity_limit:g} bits, ε = {claim.epsilon:g} of {EVENT_EPSILON:g}"
                 )
-                yield Finding(claim.name, says, serious=True)
+                yield Finding(claim.name, message, serious=True)
             for rate in sorted(group.rates):
                 off = abs(rate - claim.pick_rate)
                 if off > max(_RATE_OFF * claim.pick_rate, _RATE_DIGITS):
                     implied = epsilon_of_pick(claim.states, rate)
-                    says = (
+                    message = (
                         f"reports state randomized_trigger_rate = {rate:.6g}, which is "
                         f"ε = {implied:.4g}; the claim needs {claim.pick_rate:.6g}"
                     )
-                    yield Finding(claim.name, says, serious=rate < claim.pick_rate)
+                    yield Finding(claim.name, message, serious=rate < claim.pick_rate)
 
 
-def _claimed(group: _Group, *, confidence: float) -> EventClaim:
+def _tested_claim(group: _Group, *, confidence: float) -> EventClaim:
     claim = claim_of(group.registration)
     true, reported = np.array(group.true), np.array(group.reported)
     known, flips = len(true), int((true != reported).sum())
-    told = {name: getattr(claim, name) for name in EventClaim.__slots__}
-    told |= {"sources": group.sources, "known": known, "flips": flips}
+    fields = {name: getattr(claim, name) for name in EventClaim.__slots__}
+    fields |= {"sources": group.sources, "known": known, "flips": flips}
     if known and claim.states > 1:
-        told["by_flips"] = _by_flips(claim.states, flips, known)
-        told["shown"] = _shown(true, reported, confidence=confidence)
-    return EventClaim(**told)
+        fields["by_flips"] = _by_flips(claim.states, flips, known)
+        fields["shown"] = _least_epsilon(true, reported, confidence=confidence)
+    return EventClaim(**fields)
 
 
 def _by_flips(states: int, flips: int, known: int) -> Interval:
     rate = clopper_pearson(flips, known, confidence=_CONFIDENCE)
-    return Interval(
-        low=epsilon_of_flip(states, rate.high),
-        high=epsilon_of_flip(states, rate.low),
-        confidence=_CONFIDENCE,
-        method="Clopper-Pearson",
-    )
+    low, high = (epsilon_of_flip(states, flip) for flip in (rate.high, rate.low))
+    return Interval(low=low, high=high, confidence=_CONFIDENCE, method="Clopper-Pearson")
 
 
-def _shown(true: Places, reported: Places, *, confidence: float) -> float | None:
+def _least_epsilon(true: Places, reported: Places, *, confidence: float) -> float | None:
     """A lower bound on ε from disjoint pairs of neighbours with different truths.
 
     In a pair (i, j), i reports its own truth with probability at most e^ε times that of j reporting
@@ -179,11 +173,8 @@ def _tests(group: _Group, spread: np.random.Generator) -> Iterator[tuple[str, Ev
     flips = int(flipped.sum())
     rate = flip_probability(states, group.registration.epsilon)
     p = binomial_two_sided(flips, n, rate)
-    expected = f"{n * rate:,.1f} of {n:,} false outputs expected"
-    yield (
-        "flip-rate",
-        Evidence(p=p, statistic=flips / n, effect=f"{flips:,} false outputs; {expected}"),
-    )
+    effect = f"{flips:,} false outputs; {n * rate:,.1f} of {n:,} false outputs expected"
+    yield "flip-rate", Evidence(p=p, statistic=flips / n, effect=effect)
     if not 0 < flips < n or states == 1:
         return
     yield "flips-by-truth", _by_truth(true != 0, flipped)
@@ -205,8 +196,8 @@ def _by_truth(some: npt.NDArray[np.bool_], flipped: npt.NDArray[np.bool_]) -> Ev
     both = int((some & flipped).sum())
     law = scipy.stats.hypergeom(n, with_some, flips)
     p = min(1.0, 2 * min(law.cdf(both), law.sf(both - 1)))
-    says = f"{both:,} of {flips:,} flips are of the {with_some:,} of {n:,} sources with reports"
-    return Evidence(p=float(p), statistic=both / flips, effect=says)
+    effect = f"{both:,} of {flips:,} flips are of the {with_some:,} of {n:,} sources with reports"
+    return Evidence(p=float(p), statistic=both / flips, effect=effect)
 
 
 def _in_order(flipped: npt.NDArray[np.bool_]) -> Evidence:
@@ -218,8 +209,8 @@ def _in_order(flipped: npt.NDArray[np.bool_]) -> Evidence:
     runs = int(flipped[0]) + int((flipped[1:] & ~flipped[:-1]).sum())
     law = scipy.stats.hypergeom(n, n - flips + 1, flips)
     p = min(1.0, 2 * min(law.cdf(runs), law.sf(runs - 1)))
-    says = f"{flips:,} flips in {runs:,} runs, {law.mean():,.1f} expected"
-    return Evidence(p=float(p), statistic=runs, effect=says)
+    effect = f"{flips:,} flips in {runs:,} runs, {law.mean():,.1f} expected"
+    return Evidence(p=float(p), statistic=runs, effect=effect)
 
 
 def _extremes(place: Places, others: int) -> Evidence:
@@ -229,8 +220,8 @@ def _extremes(place: Places, others: int) -> Evidence:
     low = binomial_two_sided(least, n, 1 / others) if least < n / others else 1.0
     high = binomial_two_sided(most, n, 1 / others) if most > n / others else 1.0
     p = min(1.0, others * min(low, high))
-    says = f"each false output {least:,} to {most:,} times, {n / others:,.2f} expected"
-    return Evidence(p=p, statistic=most, effect=says)
+    effect = f"each false output {least:,} to {most:,} times, {n / others:,.2f} expected"
+    return Evidence(p=p, statistic=most, effect=effect)
 
 
 def _repeats(place: Places, others: int) -> Evidence:
@@ -242,30 +233,29 @@ def _repeats(place: Places, others: int) -> Evidence:
     n = len(place)
     lags = range(1, min(n // 2, _MOST_LAGS) + 1)
     equal = np.array([(place[lag:] == place[:-lag]).sum() for lag in lags])
-    of = n - np.arange(1, len(equal) + 1)
     if not len(equal):
         return Evidence(p=1.0, statistic=0.0, effect="fewer than two false outputs")
-    tails = np.where(
-        equal > 0, scipy.special.betainc(np.maximum(equal, 1), of - equal + 1, 1 / others), 1.0
-    )
+    of = n - np.arange(1, len(equal) + 1)
+    tails = scipy.special.betainc(np.maximum(equal, 1), of - equal + 1, 1 / others)
+    tails[equal == 0] = 1.0
     best = int(tails.argmin())
-    says = (
+    effect = (
         f"{equal[best]:,} of {of[best]:,} false outputs equal the one {best + 1:,} before, "
         f"{of[best] / others:,.1f} expected"
     )
     return Evidence(
-        p=min(1.0, len(equal) * float(tails[best])), statistic=float(equal[best]), effect=says
+        p=min(1.0, len(equal) * float(tails[best])), statistic=float(equal[best]), effect=effect
     )
 
 
-def _even(place: Places, others: int, spread: np.random.Generator, what: str) -> Evidence:
+def _even(place: Places, others: int, spread: np.random.Generator, subject: str) -> Evidence:
     """Anderson and Darling's test of uniform places, spread within their cells."""
     z = np.sort((place + spread.random(len(place))) / others).clip(1e-15, 1 - 1e-15)
     n = len(z)
     odd = 2 * np.arange(1, n + 1) - 1
     a2 = -n - float((odd * (np.log(z) + np.log1p(-z[::-1]))).mean())
-    says = f"{what}: median {float(np.median(z)):.3f} of the range, 0.5 expected"
-    return Evidence(p=anderson_darling_p(max(0.0, a2)), statistic=a2, effect=says)
+    effect = f"{subject}: median {float(np.median(z)):.3f} of the range, 0.5 expected"
+    return Evidence(p=anderson_darling_p(max(0.0, a2)), statistic=a2, effect=effect)
 
 
 Noise = npt.NDArray[np.int64]
@@ -275,13 +265,13 @@ _MOST_BATCHES = 100
 def noise_claim(
     batches: Sequence[Batch], *, epsilon: float, alpha: float = 1 - _CONFIDENCE
 ) -> NoiseClaim:
-    """What the noise in all ``batches`` shows; ``shown`` holds with probability 1 − ``alpha``."""
+    """What the noise in all ``batches`` shows; ``bound`` holds with probability 1 − ``alpha``."""
     noise = np.concatenate([batch.noise for batch in batches])
     n = len(noise)
-    shown, by_scale = None, None
+    bound, by_scale = None, None
     if n:
         above, far = int((noise >= 0).sum()), int((noise >= L1).sum())
-        shown = epsilon_lower_bound(above, n, far, n, delta=0.0, confidence=1 - alpha)
+        bound = epsilon_lower_bound(above, n, far, n, delta=0.0, confidence=1 - alpha)
         by_scale = _by_scale(noise)
     return NoiseClaim(
         epsilon=epsilon,
@@ -289,7 +279,7 @@ def noise_claim(
         batches=len(batches),
         rows=sum(batch.rows for batch in batches),
         values=n,
-        shown=shown,
+        shown=bound,
         by_scale=by_scale,
     )
 
@@ -326,8 +316,8 @@ def noise_evidence(batches: Sequence[Batch], *, epsilon: float) -> Iterator[tupl
 
 def _zeros(noise: Noise, ratio: float) -> Evidence:
     zeros, n, rate = int((noise == 0).sum()), len(noise), (1 - ratio) / (1 + ratio)
-    says = f"{zeros:,} of {n:,} values have no noise, {n * rate:,.2g} expected"
-    return Evidence(p=binomial_two_sided(zeros, n, rate), statistic=zeros / n, effect=says)
+    effect = f"{zeros:,} of {n:,} values have no noise, {n * rate:,.2g} expected"
+    return Evidence(p=binomial_two_sided(zeros, n, rate), statistic=zeros / n, effect=effect)
 
 
 def _scale(some: Noise, epsilon: float) -> Evidence:
@@ -337,14 +327,14 @@ def _scale(some: Noise, epsilon: float) -> Evidence:
     upto = float(scipy.special.betainc(n, rest + 1, stop))
     from_ = float(scipy.special.betaincc(n, rest, stop)) if rest else 1.0
     mean = (rest + n) / n
-    says = f"mean size {mean:,.6g}; scale {L1 / epsilon:,.6g} claimed"
-    return Evidence(p=min(1.0, 2 * min(upto, from_)), statistic=mean, effect=says)
+    effect = f"mean size {mean:,.6g}; scale {L1 / epsilon:,.6g} claimed"
+    return Evidence(p=min(1.0, 2 * min(upto, from_)), statistic=mean, effect=effect)
 
 
 def _sign(some: Noise) -> Evidence:
     above, n = int((some > 0).sum()), len(some)
-    says = f"{above:,} of {n:,} values other than 0 are positive"
-    return Evidence(p=binomial_two_sided(above, n, 0.5), statistic=above / n, effect=says)
+    effect = f"{above:,} of {n:,} values other than 0 are positive"
+    return Evidence(p=binomial_two_sided(above, n, 0.5), statistic=above / n, effect=effect)
 
 
 def _grid(some: Noise) -> Evidence:
@@ -366,7 +356,7 @@ def _repeated(batches: Sequence[Batch], ratio: float) -> Evidence:
     Two independent values are equal with probability (1 − r)(1 + r²)/(1 + r)³.
     """
     chance = (1 - ratio) * (1 + ratio**2) / (1 + ratio) ** 3
-    best, says, looked = 1.0, "no two batches have noise in common places", 0
+    best, effect, looked = 1.0, "no two batches have noise in common places", 0
     for first, second in combinations(batches, 2):
         by_bucket = dict(zip(second.buckets, second.noise.tolist(), strict=True))
         same = [
@@ -375,7 +365,7 @@ def _repeated(batches: Sequence[Batch], ratio: float) -> Evidence:
             if b in by_bucket
         ]
         rows = list(zip(first.noise.tolist(), second.noise.tolist(), strict=False))
-        for what, pairs in (("buckets", same), ("rows", rows)):
+        for kind, pairs in (("buckets", same), ("rows", rows)):
             looked += 1
             equal = sum(x == y for x, y in pairs)
             if not equal:
@@ -384,5 +374,5 @@ def _repeated(batches: Sequence[Batch], ratio: float) -> Evidence:
             if p < best:
                 names = f"{first.name} and {second.name}"
                 best = p
-                says = f"{names}: the same noise in {equal:,} of {len(pairs):,} common {what}"
-    return Evidence(p=min(1.0, looked * best), statistic=0.0, effect=says)
+                effect = f"{names}: the same noise in {equal:,} of {len(pairs):,} common {kind}"
+    return Evidence(p=min(1.0, looked * best), statistic=0.0, effect=effect)

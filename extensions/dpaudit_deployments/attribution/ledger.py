@@ -69,27 +69,23 @@ class EventSpending:
 
     def lines(self) -> tuple[EventLine, ...]:
         """One per party, by ε."""
-        made = [
-            EventLine(
-                *key,
-                sources,
-                len(self._times[key]) + self._untimed[key],
-                self._epsilon[key],
-                None if self._untimed[key] else _busiest(self._times[key]),
-            )
-            for key, sources in self._sources.items()
-        ]
-        return tuple(sorted(made, key=lambda line: -line.epsilon)[:_MOST_LINES])
+        lines = []
+        for key, sources in self._sources.items():
+            times, untimed = self._times[key], self._untimed[key]
+            busiest = None if untimed else _busiest(times)
+            attributions = len(times) + untimed
+            lines.append(EventLine(*key, sources, attributions, self._epsilon[key], busiest))
+        return tuple(sorted(lines, key=lambda line: -line.epsilon)[:_MOST_LINES])
 
     def findings(self) -> Iterator[Finding]:
         """Attributions above the rate limit, and too many reporting origins."""
         for line in self.lines():
             if line.busiest is not None and line.busiest > MOST_ATTRIBUTIONS:
-                says = (
+                message = (
                     f"{line.busiest:,} attributions within {RATE_LIMIT_DAYS} days; at most "
                     f"{MOST_ATTRIBUTIONS} per source site, destination and reporting site"
                 )
-                yield Finding(_party(line), says, serious=True)
+                yield Finding(_party(line), message, serious=True)
         origins: dict[tuple[str, str], set[str]] = defaultdict(set)
         for site, destination, origin in self._times:
             if self._times[site, destination, origin]:
@@ -97,11 +93,11 @@ class EventSpending:
         for (site, destination), named in origins.items():
             times = [t for o in named for t in self._times[site, destination, o]]
             if len(named) > MOST_ORIGINS and max(times) - min(times) <= RATE_LIMIT_DAYS * DAY:
-                says = (
+                message = (
                     f"{len(named)} reporting origins within {RATE_LIMIT_DAYS} days; at most "
                     f"{MOST_ORIGINS}"
                 )
-                yield Finding(f"{site} → {destination}", says, serious=True)
+                yield Finding(f"{site} → {destination}", message, serious=True)
 
 
 def _busiest(times: Iterable[float]) -> int:
@@ -160,42 +156,36 @@ class AggregateSpending:
         self._value: Counter[str] = Counter()
         self._aggregated: Counter[str] = Counter()
         self._batches_of: dict[bytes, set[str]] = defaultdict(set)
-        self._seen: set[tuple[str, str]] = set()
+        self._report_ids: set[tuple[str, str]] = set()
         self._batches: set[str] = set()
-        self._found: list[Finding] = []
+        self._findings: list[Finding] = []
 
     def add(self, report: AggregatableReport, info: Mapping[str, Any]) -> None:
         """Add one report and its ``shared_info``."""
         source = str(report.source)
         value = sum(c.value for c in report.contributions)
-        given = report.batch if isinstance(report.batch, list) else [report.batch]
-        batches = [str(batch) for batch in given]
+        names = report.batch if isinstance(report.batch, list) else [report.batch]
+        batches = [str(batch) for batch in names]
         self._reports[source] += 1
         self._value[source] += value
         self._aggregated[source] += value * len(batches)
         if len(report.contributions) > MOST_CONTRIBUTIONS:
-            many = len(report.contributions)
-            self._say(
-                f"source {source}",
-                f"{many} contributions in a report; at most {MOST_CONTRIBUTIONS}",
-            )
+            many = f"{len(report.contributions)} contributions in a report"
+            self._add_finding(f"source {source}", f"{many}; at most {MOST_CONTRIBUTIONS}")
         for batch in batches:
             self._batches.add(batch)
             name = str(info.get("report_id", ""))
-            if name and (batch, name) in self._seen:
-                self._say(f"batch {batch}", f"report {name} was aggregated more than once")
-            self._seen.add((batch, name))
+            if name and (batch, name) in self._report_ids:
+                self._add_finding(f"batch {batch}", f"report {name} was aggregated more than once")
+            self._report_ids.add((batch, name))
             if info:
                 self._batches_of[_shared_id(info, report.filtering_id)].add(batch)
 
     def ledger(self) -> AggregateLedger:
         """The sums."""
-        spent = [
-            SourceLoss(
-                source, reports, self._value[source], self._epsilon * self._aggregated[source] / L1
-            )
-            for source, reports in self._reports.items()
-        ]
+        loss = {source: self._epsilon * value / L1 for source, value in self._aggregated.items()}
+        values = self._value
+        spent = [SourceLoss(s, n, values[s], loss[s]) for s, n in self._reports.items()]
         spent.sort(key=lambda s: -s.epsilon)
         return AggregateLedger(
             reports=self._reports.total(),
@@ -209,11 +199,11 @@ class AggregateSpending:
 
     def findings(self) -> tuple[Finding, ...]:
         """Budgets and limits that were exceeded, and shared IDs in more than one batch."""
-        found = [*self._found, *self._of_sources(), *self._of_shared_ids()]
-        if (more := len(found) - _MOST_FINDINGS) > 0:
-            says = f"{more:,} more findings about budgets and batches"
-            found[_MOST_FINDINGS:] = [Finding("aggregatable reports", says, serious=True)]
-        return tuple(found)
+        every = [*self._findings, *self._of_sources(), *self._of_shared_ids()]
+        if (more := len(every) - _MOST_FINDINGS) > 0:
+            message = f"{more:,} more findings about budgets and batches"
+            every[_MOST_FINDINGS:] = [Finding("aggregatable reports", message, serious=True)]
+        return tuple(every)
 
     def _of_sources(self) -> Iterator[Finding]:
         for source, value in self._value.items():
@@ -221,26 +211,26 @@ class AggregateSpending:
             if value > L1:
                 yield Finding(where, f"contributions of {value:,}; at most {L1:,}", serious=True)
             elif self._aggregated[source] > L1:
-                says = (
+                message = (
                     f"contributions of {value:,} were aggregated several times: a loss of "
                     f"ε = {loss:.4g} instead of at most {self._epsilon:g}"
                 )
-                yield Finding(where, says, serious=True)
+                yield Finding(where, message, serious=True)
             if (reports := self._reports[source]) > MOST_AGGREGATABLE_REPORTS:
-                says = f"{reports} aggregatable reports; at most {MOST_AGGREGATABLE_REPORTS}"
-                yield Finding(where, says, serious=True)
+                message = f"{reports} aggregatable reports; at most {MOST_AGGREGATABLE_REPORTS}"
+                yield Finding(where, message, serious=True)
 
     def _of_shared_ids(self) -> Iterator[Finding]:
         for batches in self._batches_of.values():
             if len(batches) > 1:
-                says = (
+                message = (
                     f"in {len(batches)} batches ({', '.join(sorted(batches)[:3])}): all reports of "
                     "a shared ID belong in one"
                 )
-                yield Finding("shared ID", says, serious=True)
+                yield Finding("shared ID", message, serious=True)
 
-    def _say(self, where: str, message: str) -> None:
-        self._found.append(Finding(where, message, serious=True))
+    def _add_finding(self, where: str, message: str) -> None:
+        self._findings.append(Finding(where, message, serious=True))
 
 
 def _shared_id(info: Mapping[str, Any], filtering_id: int) -> bytes:

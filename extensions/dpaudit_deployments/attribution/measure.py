@@ -14,8 +14,8 @@ from dpaudit import registry
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.trials import interval
 from dpaudit.randomness import KeyedStream
-from dpaudit.stats import clopper_pearson
 from dpaudit_deployments.attribution.records import Batch, EventRecord, Source
 from dpaudit_deployments.attribution.registration import (
     SERVICE_EPSILON,
@@ -81,9 +81,9 @@ def _missing(share: float) -> Callable[[Numpy, Places, Registration], Places]:
 
     def draw(rng: Numpy, truth: Places, of: Registration) -> Places:
         out = _times(1.0)(rng, truth, of)
-        kept = min(of.states - 1, math.ceil((1 - share) * of.states))
-        again = (out != truth) & (out >= kept)
-        out[again] = rng.integers(kept, size=int(again.sum()))
+        allowed = min(of.states - 1, math.ceil((1 - share) * of.states))
+        again = (out != truth) & (out >= allowed)
+        out[again] = rng.integers(allowed, size=int(again.sum()))
         return out
 
     return draw
@@ -91,16 +91,16 @@ def _missing(share: float) -> Callable[[Numpy, Places, Registration], Places]:
 
 def _modulo(rng: Numpy, truth: Places, of: Registration) -> Places:
     """A draw of ⌈log2 k⌉ bits modulo k: low outputs are twice as likely."""
-    drawn = rng.integers(1 << (of.states - 1).bit_length(), size=len(truth)) % of.states
-    return np.where(rng.random(len(truth)) < pick_rate(of.states, of.epsilon), drawn, truth)
+    outputs = rng.integers(1 << (of.states - 1).bit_length(), size=len(truth)) % of.states
+    return np.where(rng.random(len(truth)) < pick_rate(of.states, of.epsilon), outputs, truth)
 
 
 def _seeded(rng: Numpy, truth: Places, of: Registration) -> Places:
     """The same seed for every ``_SEED_PERIOD`` false outputs."""
     out = _times(1.0)(rng, truth, of)
     flipped = np.flatnonzero(out != truth)
-    drawn = rng.integers(of.states - 1, size=_SEED_PERIOD)
-    others = drawn[np.arange(len(flipped)) % _SEED_PERIOD]
+    pool = rng.integers(of.states - 1, size=_SEED_PERIOD)
+    others = pool[np.arange(len(flipped)) % _SEED_PERIOD]
     out[flipped] = others + (others >= truth[flipped])
     return out
 
@@ -132,13 +132,13 @@ def event_sources(
     rng = stream.numpy()
     states = list(registration.index)
     truth = np.where(rng.random(size) < 0.5, 0, rng.integers(registration.states, size=size))
-    drawn = EVENT_FLAWS[flaw](rng, truth, registration)
+    outputs = EVENT_FLAWS[flaw](rng, truth, registration)
     return [
         Source(
             EventRecord(source=i, reported=list(states[r]), true=list(states[t])),
             registration, int(r), int(t),
         )
-        for i, (r, t) in enumerate(zip(drawn.tolist(), truth.tolist(), strict=True))
+        for i, (r, t) in enumerate(zip(outputs.tolist(), truth.tolist(), strict=True))
     ]  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def _one_sided(rng: Numpy, n: int, scale: float) -> Places:
     return rng.geometric(-math.expm1(-1 / scale), n) - 1
 
 
-def _nothing(rng: Numpy, n: int, scale: float) -> Places:
+def _no_noise(rng: Numpy, n: int, scale: float) -> Places:
     del rng, scale
     return np.zeros(n, dtype=np.int64)
 
@@ -180,7 +180,7 @@ SUMMARY_FLAWS: Mapping[str, Callable[[Numpy, int, float], Places]] = {
     "noise of ε 10 % too large": _scaled(1 / 1.1),
     "half the noise": _scaled(0.5),
     "twice the noise": _scaled(2.0),
-    "no noise": _nothing,
+    "no noise": _no_noise,
     "the same noise in each batch": _laplace,
     "one-sided geometric noise": _one_sided,
     "rounded to multiples of 16": _grid(16),
@@ -210,54 +210,47 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     del arm
     file = cell.grid(AttributionGrid).file
-    known = SUMMARY_FLAWS if file.name == "summary" else EVENT_FLAWS
-    if file.flaw not in known:
-        raise SpecError(f"flaw={file.flaw}: not known{registry.nearest(file.flaw, known)}")
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    flaws = SUMMARY_FLAWS if file.name == "summary" else EVENT_FLAWS
+    if file.flaw not in flaws:
+        raise SpecError(f"flaw={file.flaw}: not known{registry.nearest(file.flaw, flaws)}")
+    stream = cell.stream
     files = cell.settings["trials"]
     files = files if file.flaw == "none" else max(1, files // _FEWER)
-    found, by = 0, Counter[str]()
+    findings, by = 0, Counter[str]()
     for trial in range(files):
-        judged = _judged(file, stream.child(trial))
-        found += judged.verdict == "finding"
-        by.update(test.name for test in judged.tests if test.finding)
-    share = clopper_pearson(found, files)
+        audited = _audit_file(file, stream.child(trial))
+        findings += audited.verdict == "finding"
+        by.update(test.name for test in audited.tests if test.finding)
     return {
         "reports": file.name,
-        "flaw": file.flaw,
-        "epsilon": file.epsilon,
-        "size": file.size,
+        **{name: getattr(file, name) for name in ("flaw", "epsilon", "size")},
         "files": files,
-        "found": {"value": found / files, "low": share.low, "high": share.high},
+        "found": interval(findings, files),
         "by": by.most_common(1)[0][0] if by else "–",
     }
 
 
-def _judged(file: File, stream: KeyedStream) -> AttributionResult:
+def _audit_file(file: File, stream: KeyedStream) -> AttributionResult:
     sources, batches = list[Source](), list[Batch]()
-    made = stream.child("file")
+    files = stream.child("file")
     if file.name == "summary":
-        batches = summary_batches(file.flaw, epsilon=file.epsilon, size=file.size, stream=made)
+        batches = summary_batches(file.flaw, epsilon=file.epsilon, size=file.size, stream=files)
     elif file.name in get_args(SourceType):
         registration = Registration.default(cast("SourceType", file.name), epsilon=file.epsilon)
-        sources = event_sources(file.flaw, registration=registration, size=file.size, stream=made)
+        sources = event_sources(file.flaw, registration=registration, size=file.size, stream=files)
     else:
         raise SpecError(f"file={file.name}: must be navigation, event or summary")
-    return judge_attribution(
-        sources,
-        batches,
-        epsilon=file.epsilon if batches else SERVICE_EPSILON,
-        alpha=ALPHA,
-        seed=stream.child("audit").entropy().hex(),
-    )
+    epsilon = file.epsilon if batches else SERVICE_EPSILON
+    seed = stream.child("audit").entropy().hex()
+    return judge_attribution(sources, batches, epsilon=epsilon, alpha=ALPHA, seed=seed)
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The honest files with a finding."""
     honest = [row for row in rows if row["flaw"] == "none"]
     files = sum(row["files"] for row in honest)
-    found = sum(round(row["found"]["value"] * row["files"]) for row in honest)
-    return f"{found:,} of {files:,} honest files are findings at α = {ALPHA:g}." if files else ""
+    findings = sum(round(row["found"]["value"] * row["files"]) for row in honest)
+    return f"{findings:,} of {files:,} honest files are findings at α = {ALPHA:g}." if files else ""
 
 
 MEASURE = Measure(run=measure, grid=AttributionGrid, needs_arm=False, summary=summary)

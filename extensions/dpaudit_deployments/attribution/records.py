@@ -108,13 +108,13 @@ def read_events(path: Path, *, default: Registration) -> Iterator[Source]:
         UsageError: a line is not a record, or has a state that its registration cannot have; the
             message names the line.
     """
-    known: dict[bytes, Registration] = {b"": default}
+    registrations: dict[bytes, Registration] = {b"": default}
     for number, record in _lines(path, EventRecord):
         text = bytes(record.registration)
         try:
-            if text not in known:
-                known[text] = Registration.parse(read_json(text), epsilon=default.epsilon)
-            registration = known[text]
+            if text not in registrations:
+                registrations[text] = Registration.parse(read_json(text), epsilon=default.epsilon)
+            registration = registrations[text]
             reported = _place(registration, record.reported)
             true = None if record.true is None else _place(registration, record.true)
         except RefusedError as error:
@@ -125,9 +125,7 @@ def read_events(path: Path, *, default: Registration) -> Iterator[Source]:
 def _place(registration: Registration, reports: list[Report]) -> int:
     place = registration.index.get(tuple(sorted(reports)))
     if place is None:
-        raise RefusedError(
-            f"the reports {sorted(reports)[:4]} are no output of the source's registration"
-        )
+        raise RefusedError(f"reports={sorted(reports)[:4]}: no output of the source's registration")
     return place
 
 
@@ -159,17 +157,17 @@ def read_batch(
     one of ``values``, or ``metric`` of an ``empty`` bucket.
 
     Raises:
-        UsageError: the file cannot be read, or is none.
+        UsageError: the file cannot be read, or has another format.
     """
-    rows = _rows(path)
+    rows: list[_Row] = _items(path, _Row)
     noise, buckets = [], []
     for row in rows:
-        found = _noise_of(row, values or {}, empty)
-        if found is None:
+        residual = _noise_of(row, values or {}, empty)
+        if residual is None:
             continue
-        if abs(found) > _MOST_NOISE:
-            raise _refused(path, RefusedError(f"noise of {found}: beyond 2^52"))
-        noise.append(found)
+        if abs(residual) > _MOST_NOISE:
+            raise _refused(path, RefusedError(f"noise of {residual}: beyond 2^52"))
+        noise.append(residual)
         buckets.append(row.bucket)
     return Batch(path.name, tuple(buckets), np.array(noise, dtype=np.int64), len(rows))
 
@@ -191,7 +189,7 @@ def read_values(path: Path) -> dict[str | int, int]:
     Raises:
         UsageError: as :func:`read_batch`.
     """
-    rows = _rows(path)
+    rows: list[_Row] = _items(path, _Row)
     return {row.bucket: row.metric for row in rows if row.metric is not None}
 
 
@@ -199,18 +197,17 @@ def read_buckets(path: Path) -> frozenset[str | int]:
     """Buckets: a JSON array of them, or of rows with ``bucket``, or one per line.
 
     Raises:
-        UsageError: the file cannot be read, or is none.
+        UsageError: the file cannot be read, or has another format.
     """
-    return frozenset(
-        row.bucket if isinstance(row, _Row) else row for row in _items(path, str | int | _Row)
-    )
+    items = _items(path, str | int | _Row)
+    return frozenset(item.bucket if isinstance(item, _Row) else item for item in items)
 
 
 def read_aggregatable(path: Path) -> Iterator[tuple[AggregatableReport, Mapping[str, Any]]]:
     """The reports of a JSON-lines file of :class:`AggregatableReport`, each with its shared info.
 
     Raises:
-        UsageError: a line is no report; the message names it.
+        UsageError: a line is not a report; the message names it.
     """
     for number, report in _lines(path, AggregatableReport):
         info: Any = report.shared_info
@@ -221,10 +218,6 @@ def read_aggregatable(path: Path) -> Iterator[tuple[AggregatableReport, Mapping[
         except RefusedError as error:
             raise _refused(path, error, line=number) from None
         yield report, info
-
-
-def _rows(path: Path) -> list[_Row]:
-    return _items(path, _Row)
 
 
 def _items(path: Path, kind: Any) -> list[Any]:

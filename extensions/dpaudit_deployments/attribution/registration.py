@@ -35,7 +35,6 @@ __all__ = [
     "Registration",
     "Report",
     "SourceType",
-    "State",
     "Trigger",
     "channel_capacity",
     "epsilon_of_flip",
@@ -186,7 +185,7 @@ class Registration:
 
     @classmethod
     def parse(cls, header: object, *, epsilon: float = EVENT_EPSILON) -> Registration:
-        """Read a source-registration JSON, with its ``source_type`` beside the header's keys.
+        """Read a source-registration JSON, with ``source_type`` among the header's keys.
 
         Read are ``max_event_level_reports``, ``event_report_windows.end_times``, ``trigger_data``,
         ``event_level_epsilon`` (``epsilon`` without it), and the ``trigger_specs`` of
@@ -260,15 +259,15 @@ def _triggers(
         return tuple(Trigger(x, windows, reports) for x in _data(header, default))
     if not isinstance(specs, list) or not all(isinstance(spec, Mapping) for spec in specs):
         raise RefusedError(f"trigger_specs={shown(specs)}: must be a list of objects")
-    made = []
+    triggers = []
     for spec in specs:
         buckets = spec.get("summary_buckets")
         if buckets is not None and not isinstance(buckets, list):
             raise RefusedError(f"summary_buckets={shown(buckets)}: must be a list")
         most = reports if buckets is None else min(reports, len(buckets))
         own = _windows(spec, windows)
-        made += [Trigger(x, own, most) for x in _data(spec, range(0))]
-    return tuple(made)
+        triggers += [Trigger(x, own, most) for x in _data(spec, range(0))]
+    return tuple(triggers)
 
 
 def _data(header: Mapping[str, Any], default: range) -> list[int]:
@@ -276,9 +275,7 @@ def _data(header: Mapping[str, Any], default: range) -> list[int]:
     if not isinstance(data, list) or not all(
         isinstance(x, int) and not isinstance(x, bool) and 0 <= x < _DATA for x in data
     ):
-        raise RefusedError(
-            f"trigger_data={shown(data)}: must be a list of whole numbers of 32 bits"
-        )
+        raise RefusedError(f"trigger_data={shown(data)}: must be a list of 32-bit whole numbers")
     return data
 
 

@@ -8,7 +8,14 @@ from typing import ClassVar
 
 from dpaudit import wording
 from dpaudit.codec import to_dict
-from dpaudit.findings import MOST_ROWS, Finding, finding_checks, findings_table
+from dpaudit.findings import (
+    MOST_ROWS,
+    Finding,
+    finding_checks,
+    findings_table,
+    known_facts,
+    last_sections,
+)
 from dpaudit.harms import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid, no_verdict
 from dpaudit.report import (
     Axis,
@@ -16,10 +23,8 @@ from dpaudit.report import (
     Chart,
     Column,
     Described,
-    Facts,
     Findings,
     Hazard,
-    Items,
     Mark,
     Meaning,
     Panel,
@@ -31,19 +36,9 @@ from dpaudit.report import (
     check_of,
     open_spots,
     sorted_tests,
-    tests_table,
     with_verdict,
 )
-from dpaudit.types import (
-    Amount,
-    Count,
-    Interval,
-    Level,
-    Provenance,
-    Share,
-    TestResult,
-    Verdict,
-)
+from dpaudit.types import Amount, Count, Interval, Level, Provenance, Share, TestResult, Verdict
 from dpaudit.wording import NOTHING, count, quantity
 from dpaudit_deployments.attribution.ledger import AggregateLedger, EventLine
 
@@ -199,26 +194,26 @@ def _meaning(result: AttributionResult) -> Iterator[Meaning]:
         yield no_verdict()
         return
     if result.verdict == "no-finding" and result.tests:
-        says = (
+        text = (
             "The recorded reports do not contradict the randomised response and the noise that "
             "the specification requires. That is about these reports, made as they were recorded."
         )
-        yield Meaning(heading="The noise seen is as specified", says=says)
+        yield Meaning(heading="The noise seen is as specified", says=text)
     if any(t.finding for t in result.tests):
-        says = (
+        text = (
             "The ε of a source, or of a summary report, is computed from the specified law; where "
             "outputs are drawn otherwise, or noise is smaller or related, people are less "
             "protected than stated. Check first that the true outputs were recorded correctly, "
             "then how the random numbers are made."
         )
-        yield Meaning(heading="The noise is not as specified", says=says)
+        yield Meaning(heading="The noise is not as specified", says=text)
     if any(f.serious for f in result.findings):
-        says = (
+        text = (
             "Bounds, budgets or limits are exceeded, as listed below: sources lose more than the "
             "specification allows. Each is a fact about the files, or a bound that holds at the "
             "stated level."
         )
-        yield Meaning(heading="More is spent than allowed", says=says)
+        yield Meaning(heading="More is spent than allowed", says=text)
 
 
 def _not_excluded(result: AttributionResult) -> tuple[str, ...]:
@@ -236,9 +231,9 @@ def _hazards(result: AttributionResult) -> tuple[Hazard, ...]:
     if result.noise is not None:
         pyramid.add(PARAMETERS, f"ε = {result.noise.epsilon:.4g} per summary report")
     pyramid.add(UNIT, "one source: a person’s loss is the sum over all sources")
-    found = sum(t.finding for t in result.tests) + sum(f.serious for f in result.findings)
-    if found:
-        pyramid.add(ALGORITHMS, f"{found:,} under What was found")
+    number = sum(t.finding for t in result.tests) + sum(f.serious for f in result.findings)
+    if number:
+        pyramid.add(ALGORITHMS, f"{number:,} under What was found")
     pyramid.leave_open(ALGORITHMS, "reports whose true output is not recorded")
     pyramid.leave_open(TRUST, "noise that a key holder can tell from honest noise")
     pyramid.leave_open(SIDE_CHANNELS, "when reports are sent, and how many there are")
@@ -246,40 +241,36 @@ def _hazards(result: AttributionResult) -> tuple[Hazard, ...]:
 
 
 def _sections(result: AttributionResult) -> Iterator[Section]:
-    yield Section(title="At a glance", blocks=(Facts(tuple(_facts(result))),))
-    found: list[Block] = [Findings()] if any(test.finding for test in result.tests) else []
+    yield Section(title="At a glance", blocks=(known_facts(_facts(result)),))
+    finding_blocks: list[Block] = [Findings()] if any(test.finding for test in result.tests) else []
     if result.findings:
         caption = "Bounds above the claim, budgets and limits"
-        found.append(findings_table(result.findings, serious="Serious", caption=caption))
-    if found:
-        yield Section(title="What was found", blocks=tuple(found))
+        finding_blocks.append(findings_table(result.findings, serious="Serious", caption=caption))
+    if finding_blocks:
+        yield Section(title="What was found", blocks=tuple(finding_blocks))
     if result.noise is not None or any(claim.sources for claim in result.claims):
-        says = (
+        text = (
             "At least: a lower bound without assumptions on the mechanism; with n pairs it cannot "
             "exceed about ln n. By the noise: the ε of a mechanism of the claimed form with as "
             "much noise as was seen, with a 95 % interval."
         )
-        chart = _chart(result)
-        blocks: list[Block] = [Text(says), *([chart] if chart else []), _shown_table(result)]
+        blocks: list[Block] = [Text(text), *filter(None, [_chart(result)])]
+        blocks.append(_bounds_table(result))
         yield Section(title="ε claimed and shown", blocks=tuple(blocks))
     if result.claims:
-        says = (
+        text = (
             "A source’s event-level reports are one of a number of output states. With the "
             "probability in the column “drawn at random” the browser draws one of them, which may "
             "be the true one. One source loses at most ε; a person loses at most the sum over all "
             "sources."
         )
-        yield Section(title="What registrations permit", blocks=(Text(says), _claims_table(result)))
-    spent = tuple(_spent(result))
-    if spent:
-        yield Section(title="What was spent", blocks=spent)
-    if result.tests:
-        yield Section(title="All tests", blocks=(tests_table(result.tests),))
-    if spots := _not_excluded(result):
-        yield Section(title="What a pass cannot exclude", blocks=(Items(spots),))
+        yield Section(title="What registrations permit", blocks=(Text(text), _claims_table(result)))
+    if tables := tuple(_spending_tables(result)):
+        yield Section(title="What was spent", blocks=tables)
+    yield from last_sections(result.tests, _not_excluded(result))
 
 
-def _facts(result: AttributionResult) -> Iterator[tuple[str, str]]:
+def _facts(result: AttributionResult) -> list[tuple[str, str]]:
     noise, budget = result.noise, result.budget
     facts = [("Sources", count(sum(c.sources for c in result.claims) or None))]
     if noise is not None:
@@ -299,12 +290,9 @@ def _facts(result: AttributionResult) -> Iterator[tuple[str, str]]:
         if budget.largest:
             facts.append(("Largest loss of a source", f"ε = {quantity(budget.largest.epsilon)}"))
     if result.tests:
-        facts += [
-            ("Tests", count(len(result.tests))),
-            ("α for all tests together", quantity(result.alpha)),
-        ]
-    facts.append(("Time", wording.seconds(result.seconds)))
-    yield from ((name, value) for name, value in facts if value != NOTHING)
+        facts.append(("Tests", count(len(result.tests))))
+        facts.append(("α for all tests together", quantity(result.alpha)))
+    return [*facts, ("Time", wording.seconds(result.seconds))]
 
 
 def _claims_table(result: AttributionResult) -> Table:
@@ -328,7 +316,7 @@ def _claims_table(result: AttributionResult) -> Table:
     )
 
 
-def _shown_table(result: AttributionResult) -> Table:
+def _bounds_table(result: AttributionResult) -> Table:
     """One row per mechanism with reports: the ε claimed and shown."""
     every = [c for c in result.claims if c.sources]
     claims = every[:MOST_ROWS]
@@ -337,13 +325,13 @@ def _shown_table(result: AttributionResult) -> Table:
         for c in claims
     ]
     if (noise := result.noise) is not None:
-        seen = f"{count(noise.values)} values of noise"
-        rows.append(("summary reports", seen, noise.epsilon, noise.shown, noise.by_scale))
+        sample = f"{count(noise.values)} values of noise"
+        rows.append(("summary reports", sample, noise.epsilon, noise.shown, noise.by_scale))
     least = tuple(NOTHING if e is None else wording.bounds(e) for *_, e, _ in rows)
     return Table(
         columns=(
             Column("Mechanism", tuple(name for name, *_ in rows)),
-            Column("Seen", tuple(seen for _, seen, *_ in rows)),
+            Column("Seen", tuple(sample for _, sample, *_ in rows)),
             Column("ε claimed", tuple(quantity(e) for _, _, e, *_ in rows), True),
             Column("at least", least, True),
             Column("by the noise", tuple(_ends(i) for *_, i in rows), True),
@@ -359,7 +347,7 @@ def _ends(interval: Interval | None) -> str:
     return NOTHING if interval is None else wording.bounds(interval.low, interval.high)
 
 
-def _spent(result: AttributionResult) -> Iterator[Block]:
+def _spending_tables(result: AttributionResult) -> Iterator[Block]:
     """Event-level sources by party, and the sources with the largest losses through summaries."""
     named = [p for p in result.parties if p.source_site or p.destination or p.reporting_origin]
     parties = named[:MOST_ROWS]
@@ -405,29 +393,29 @@ def _chart(result: AttributionResult) -> Chart | None:
     rows = [(c.name, c.epsilon, c.shown, c.by_flips) for c in result.claims if c.known]
     if (noise := result.noise) is not None and noise.values:
         rows.append(("summary reports", noise.epsilon, noise.shown, noise.by_scale))
-    drawn = [row for row in rows if 0 <= row[1] < _LARGEST][:_MOST_BARS]
-    if not drawn:
+    bars = [row for row in rows if 0 <= row[1] < _LARGEST][:_MOST_BARS]
+    if not bars:
         return None
-    most = max(row[1] for row in drawn)
-    highs = [i.high for *_, i in drawn if i is not None]
+    most = max(row[1] for row in bars)
+    highs = [i.high for *_, i in bars if i is not None]
     right = 1.1 * min(max([most, *highs]), 3 * most) + 1
     intervals, least, claims = [], [], []
-    for y, (name, claimed, shown, interval) in enumerate(drawn):
+    for y, (name, claimed, bound, interval) in enumerate(bars):
         outside = interval is not None and not interval.low <= claimed <= interval.high
-        wrong = outside or (shown is not None and shown > claimed)
+        wrong = outside or (bound is not None and bound > claimed)
         if interval is not None and interval.low < right:
             low, high = interval.low, min(interval.high, right)
-            says = f"by the noise {_ends(interval)}"
-            mark = Mark(x=low, y=y, low=low, high=high, name=name, says=says, alarm=wrong)
+            tooltip = f"by the noise {_ends(interval)}"
+            mark = Mark(x=low, y=y, low=low, high=high, name=name, says=tooltip, alarm=wrong)
             intervals.append(mark)
-        if shown is not None and shown < right:
-            says = f"shown {wording.bounds(shown)}"
-            least.append(Mark(x=shown, y=y, name=name, says=says, alarm=wrong))
-        says = f"claimed {quantity(claimed)}"
-        claims.append(Mark(x=claimed, y=y, name=name, says=says, filled=False))
+        if bound is not None and bound < right:
+            tooltip = f"shown {wording.bounds(bound)}"
+            least.append(Mark(x=bound, y=y, name=name, says=tooltip, alarm=wrong))
+        tooltip = f"claimed {quantity(claimed)}"
+        claims.append(Mark(x=claimed, y=y, name=name, says=tooltip, filled=False))
     listed = "; ".join(
         f"{name}: claimed {quantity(claimed)}, by the noise {_ends(i) if i else 'nothing'}"
-        for name, claimed, _, i in drawn[:8]
+        for name, claimed, _, i in bars[:8]
     )
     return Chart(
         kind="rows",
@@ -446,5 +434,5 @@ def _chart(result: AttributionResult) -> Chart | None:
             ),
         ),
         x=Axis(label="ε", low=0.0, high=right),
-        y=Axis(categories=tuple(name for name, *_ in drawn)),
+        y=Axis(categories=tuple(name for name, *_ in bars)),
     )

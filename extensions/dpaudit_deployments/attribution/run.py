@@ -14,7 +14,7 @@ from dpaudit.errors import UsageError
 from dpaudit.findings import Finding
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
-from dpaudit.stats import holm, rounded_down
+from dpaudit.stats import rounded_down
 from dpaudit.types import Evidence, TestResult
 from dpaudit_deployments.attribution.command import AttributionOptions
 from dpaudit_deployments.attribution.evidence import (
@@ -40,11 +40,8 @@ from dpaudit_deployments.attribution.registration import (
     Registration,
     summary_claim,
 )
-from dpaudit_deployments.attribution.result import (
-    AttributionResult,
-    EventClaim,
-    NoiseClaim,
-)
+from dpaudit_deployments.attribution.result import AttributionResult, EventClaim, NoiseClaim
+from dpaudit_deployments.family import judge_checks
 
 __all__ = ["audit_attribution", "judge_attribution"]
 
@@ -65,13 +62,9 @@ def audit_attribution(options: AttributionOptions) -> AttributionResult:
     summaries, unnoised = options.summary or (), options.unnoised or ()
     epsilon, event_epsilon = options.epsilon, options.event_epsilon
     if unnoised and len(unnoised) != len(summaries):
-        raise UsageError(
-            f"unnoised={len(unnoised)} files: give one per --summary, in the same order"
-        )
+        raise UsageError(f"unnoised={len(unnoised)} files: give one per --summary, in its order")
     if not 0 <= event_epsilon <= LARGEST_EVENT_EPSILON:
-        raise UsageError(
-            f"event-epsilon={event_epsilon}: must be from 0 to {LARGEST_EVENT_EPSILON}"
-        )
+        raise UsageError(f"event-epsilon={event_epsilon}: must lie in 0 … {LARGEST_EVENT_EPSILON}")
     summary_claim(epsilon)
     stated: tuple[Registration, ...] = ()
     if options.config is not None:
@@ -125,18 +118,16 @@ def judge_attribution(
     stream = KeyedStream.from_seed(seed).child("attribution")
     values = sum(len(batch.noise) for batch in batches)
     parts = 3 if values >= LEAST_FOR_BATTERY else 2
-    share = alpha / parts
-    claims = groups.claims(alpha=share / 2)
-    noise = noise_claim(batches, epsilon=epsilon, alpha=share / 2) if batches else None
+    claims = groups.claims(alpha=alpha / parts / 2)
+    noise = noise_claim(batches, epsilon=epsilon, alpha=alpha / parts / 2) if batches else None
     evidence = [*groups.evidence(stream.child("spread").numpy())]
     evidence += noise_evidence(batches, epsilon=epsilon) if values else ()
-    tests = _judged(evidence, alpha=alpha, parts=parts)
+    tests = _own_tests(evidence, alpha=alpha, parts=parts)
     missing = list[str]()
     if parts == 3:
         together = np.concatenate([batch.noise for batch in batches])
-        audited = audit_values(
-            together, summary_claim(epsilon), share, stream.child("battery").entropy().hex()
-        )
+        battery = stream.child("battery").entropy().hex()
+        audited = audit_values(together, summary_claim(epsilon), alpha / parts, battery)
         tests += [replace(t, p_adjusted=min(1.0, parts * t.p_adjusted)) for t in audited.tests]
         missing += [spot.says for spot in audited.cannot_rule_out]
     elif batches:
@@ -147,19 +138,13 @@ def judge_attribution(
     known = sum(claim.known for claim in claims)
     if claims and not known:
         missing.append("no source's true output is recorded, so no randomised response is tested")
-    findings = (
-        *_above(claims, noise),
-        *groups.findings(),
-        *spending.findings(),
-    )
-    kept = {claim.name for claim in claims}
-    others = (claim_of(registration) for registration in stated)
     untested = bool(claims or batches) and not (known or values)
-    found = any(t.finding for t in tests) or any(f.serious for f in findings)
+    findings = (*_bounds_above(claims, noise), *groups.findings(), *spending.findings())
+    is_finding = any(t.finding for t in tests) or any(f.serious for f in findings)
     return AttributionResult(
-        verdict="finding" if found else "inconclusive" if untested else "no-finding",
+        verdict="finding" if is_finding else "inconclusive" if untested else "no-finding",
         alpha=alpha,
-        claims=(*claims, *(claim for claim in others if claim.name not in kept)),
+        claims=(*claims, *_unrecorded(stated, claims)),
         noise=noise,
         parties=spending.lines(),
         budget=None,
@@ -171,31 +156,29 @@ def judge_attribution(
     )
 
 
-def _judged(
+def _own_tests(
     evidence: Sequence[tuple[str, Evidence]], *, alpha: float, parts: int
 ) -> list[TestResult]:
-    adjusted = holm([seen.p for _, seen in evidence])
-    judged = [
-        TestResult(
-            name=name,
-            p=seen.p,
-            p_adjusted=min(1.0, parts * p),
-            statistic=seen.statistic,
-            looks_at=_LOOKS_AT[name.partition("-")[0].removesuffix("s")],
-            effect=seen.effect,
-            finding=parts * p <= alpha,
-            parts=seen.parts,
-        )
-        for (name, seen), p in zip(evidence, adjusted, strict=True)
+    """The tests of this package, with one of ``parts`` equal parts of α."""
+    checks = [
+        (name, _LOOKS_AT[name.partition("-")[0].removesuffix("s")], one) for name, one in evidence
     ]
-    return sorted(judged, key=lambda test: test.p)
+    return sorted(judge_checks(checks, alpha=alpha, parts=parts), key=lambda test: test.p)
 
 
-def _above(claims: Sequence[EventClaim], noise: NoiseClaim | None) -> Iterator[Finding]:
+def _unrecorded(
+    stated: Sequence[Registration], claims: Sequence[EventClaim]
+) -> Iterator[EventClaim]:
+    """The claims of registrations that no recorded source has."""
+    names = {claim.name for claim in claims}
+    yield from (claim for claim in map(claim_of, stated) if claim.name not in names)
+
+
+def _bounds_above(claims: Sequence[EventClaim], noise: NoiseClaim | None) -> Iterator[Finding]:
     """Lower bounds on ε that exceed the claim."""
-    told = [(claim.name, claim.shown, claim.epsilon) for claim in claims]
-    told += [] if noise is None else [("summary reports", noise.shown, noise.epsilon)]
-    for where, shown, claimed in told:
-        if shown is not None and shown > claimed:
-            says = f"shows ε ≥ {rounded_down(shown)}; {claimed:g} is claimed"
-            yield Finding(where, says, serious=True)
+    bounds = [(claim.name, claim.shown, claim.epsilon) for claim in claims]
+    bounds += [] if noise is None else [("summary reports", noise.shown, noise.epsilon)]
+    for where, bound, claimed in bounds:
+        if bound is not None and bound > claimed:
+            message = f"shows ε ≥ {rounded_down(bound)}; {claimed:g} is claimed"
+            yield Finding(where, message, serious=True)

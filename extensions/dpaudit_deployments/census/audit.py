@@ -13,16 +13,8 @@ import numpy as np
 
 from dpaudit.errors import UsageError
 from dpaudit.results.text import printable
-from dpaudit.stats import holm
-from dpaudit.types import Provenance, TestResult, Verdict
-from dpaudit_deployments.census.checks import (
-    LEAST,
-    Check,
-    Tally,
-    checks_of,
-    levels_check,
-    scale_interval,
-)
+from dpaudit.types import Evidence, Provenance, TestResult, Verdict
+from dpaudit_deployments.census.checks import LEAST, Tally, checks_of, levels_check, scale_interval
 from dpaudit_deployments.census.files import (
     Bucket,
     Integers,
@@ -33,7 +25,15 @@ from dpaudit_deployments.census.files import (
 )
 from dpaudit_deployments.census.law import LEAST_SUMMED, MOST_VARIANCE, law_of_variance
 from dpaudit_deployments.census.noise import Known, Place, Repeats, Rule, Sums
-from dpaudit_deployments.census.result import Bin, CensusLevel, CensusResult, Kind, NoiseGroup
+from dpaudit_deployments.census.result import (
+    KINDS,
+    Bin,
+    CensusLevel,
+    CensusResult,
+    Kind,
+    NoiseGroup,
+)
+from dpaudit_deployments.family import Check, judge_checks
 
 __all__ = ["audit_files"]
 
@@ -44,11 +44,6 @@ _SHOWN = 4.0
 _ONE = np.ones(1, dtype=np.bool_)
 _PARTITIONS = ("hhinstlevels",)
 """Recodes whose cells together hold every record."""
-_KINDS: dict[Kind, str] = {
-    "zeros": "structural zeros",
-    "totals": "exact totals",
-    "sums": "parents minus children",
-}
 
 Progress = Callable[[int, int], None]
 
@@ -64,7 +59,7 @@ class _Group:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _LevelTotals:
     """What was read of one level."""
 
     files: int = 0
@@ -79,25 +74,23 @@ class _Audit:
     sums: bool
     known: Known
     tallies: dict[_Group, Tally] = field(default_factory=dict)
-    seen: dict[tuple[str, str], _Seen] = field(default_factory=dict)
+    levels: dict[tuple[str, str], _LevelTotals] = field(default_factory=dict)
     repeats: dict[str, Repeats] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def tally(self, group: _Group) -> Tally:
-        found = self.tallies.get(group)
-        if found is None:
+        if group not in self.tallies:
             if len(self.tallies) >= _MOST_GROUPS:
                 raise UsageError(
                     f"nmf: more than {_MOST_GROUPS:,} queries, levels and variances; "
                     "audit the files in parts"
                 )
-            found = Tally(None if group.kind == "sums" else group.variance)
-            self.tallies[group] = found
-        return found
+            self.tallies[group] = Tally(None if group.kind == "sums" else group.variance)
+        return self.tallies[group]
 
-    def in_order(self) -> list[tuple[_Group, Tally]]:
+    def sorted_tallies(self) -> list[tuple[_Group, Tally]]:
         """The tallies, by product, from the top level down."""
-        places = {key: i for i, key in enumerate(self.seen)}
+        places = {key: i for i, key in enumerate(self.levels)}
         return sorted(
             self.tallies.items(), key=lambda item: (places[item[0].product, item[0].level], item[0])
         )
@@ -119,7 +112,7 @@ def audit_files(
     of each parent. ``progress`` is called with files read and all files.
 
     Raises:
-        UsageError: a file that is no noisy measurement file, or rules that fit no query.
+        UsageError: a file that is not a noisy measurement file, or rules that fit no query.
         MissingExtraError: pyarrow is not installed.
     """
     started = time.monotonic()
@@ -127,7 +120,7 @@ def audit_files(
     audit = _Audit(sums, Known(rules))
     done, number = 0, sum(len(bucket.files) for bucket in buckets)
     for product, own in groupby(buckets, key=lambda bucket: bucket.product):
-        for bucket in _in_order(audit, product, list(own)):
+        for bucket in _read_levels(audit, product, list(own)):
             done += len(bucket.files)
             if progress is not None:
                 progress(done, number)
@@ -138,14 +131,13 @@ def audit_files(
             "and kept in full by some query"
         )
     tests = _tests(audit, alpha)
-    groups = tuple(_group(g, t) for g, t in audit.in_order())
     return CensusResult(
         verdict=_verdict(tests),
-        reason="" if tests else _nothing(audit),
+        reason="" if tests else _why_untested(audit),
         alpha=alpha,
         files=tuple(printable(path, limit=400) for path in list(paths)[:_MOST_NAMED]),
-        levels=tuple(_level(*key, seen) for key, seen in audit.seen.items()),
-        groups=groups,
+        levels=tuple(_level(*key, totals) for key, totals in audit.levels.items()),
+        groups=tuple(_group(g, t) for g, t in audit.sorted_tallies()),
         tests=tuple(tests),
         notes=tuple(audit.notes),
         seconds=time.monotonic() - started,
@@ -153,7 +145,7 @@ def audit_files(
     )
 
 
-def _in_order(audit: _Audit, product: str, buckets: list[Bucket]) -> Iterator[Bucket]:
+def _read_levels(audit: _Audit, product: str, buckets: list[Bucket]) -> Iterator[Bucket]:
     """Read the buckets of a product, from the top level (the shortest geocodes) down."""
     by_level: dict[str, list[Bucket]] = {}
     for bucket in buckets:
@@ -168,7 +160,7 @@ def _in_order(audit: _Audit, product: str, buckets: list[Bucket]) -> Iterator[Bu
         if sums is not None:
             sums.begin(level, last=level == levels[-1])
         for bucket in by_level[level]:
-            _read(audit, bucket, sums)
+            _read_bucket(audit, bucket, sums)
             yield bucket
         if sums is not None:
             sums.end()
@@ -191,26 +183,26 @@ def _geocode_length(buckets: Sequence[Bucket]) -> int:
     return 0
 
 
-def _read(audit: _Audit, bucket: Bucket, sums: Sums | None) -> None:
+def _read_bucket(audit: _Audit, bucket: Bucket, sums: Sums | None) -> None:
     known = audit.known
     known.begin()
-    seen = audit.seen.setdefault((bucket.product, bucket.level), _Seen())
-    seen.files += len(bucket.files)
+    totals = audit.levels.setdefault((bucket.product, bucket.level), _LevelTotals())
+    totals.files += len(bucket.files)
     for path in bucket.files:
         for axes, constraint in read_constraints(path):
             known.add(axes, constraint)
     for path in bucket.files:
         for axes, row in read_measurements(path):
-            seen.cells += row.value.size
-            seen.rows[row.query] = seen.rows.get(row.query, 0) + 1
-            seen.least[row.query] = min(seen.least.get(row.query, math.inf), row.variance)
-            _zeros(audit, bucket, known, axes, row)
-            _totals(audit, bucket, known, axes, row)
+            totals.cells += row.value.size
+            totals.rows[row.query] = totals.rows.get(row.query, 0) + 1
+            totals.least[row.query] = min(totals.least.get(row.query, math.inf), row.variance)
+            _tally_zeros(audit, bucket, known, axes, row)
+            _tally_total(audit, bucket, known, axes, row)
             if sums is not None:
                 sums.add(row)
 
 
-def _zeros(
+def _tally_zeros(
     audit: _Audit, bucket: Bucket, known: Known, axes: tuple[str, ...], row: Measurement
 ) -> None:
     mask = known.zeros(bucket.level, axes, row)
@@ -224,12 +216,12 @@ def _zeros(
     repeats.add(place, mask, values, law_of_variance(row.variance))
 
 
-def _totals(
+def _tally_total(
     audit: _Audit, bucket: Bucket, known: Known, axes: tuple[str, ...], row: Measurement
 ) -> None:
     total, cells = known.total(row.geocode), row.value.size
-    kept = {"*", "detailed", *axes, *_PARTITIONS}
-    if total is None or not set(row.specs) <= kept:
+    complete = {"*", "detailed", *axes, *_PARTITIONS}
+    if total is None or not set(row.specs) <= complete:
         return
     if cells > 1 and law_of_variance(row.variance).sigma < LEAST_SUMMED:
         return
@@ -243,50 +235,30 @@ def _totals(
 def _tests(audit: _Audit, alpha: float) -> list[TestResult]:
     """Every test of every group, and those between groups, at one family-wise α (Holm)."""
     several = len({group.product for group in audit.tallies}) > 1
-    named: list[tuple[str, Check]] = []
-    for group, tally in audit.in_order():
-        named += [(_name(group, several=several), check) for check in checks_of(tally)]
+    checks: list[Check] = []
+    for group, tally in audit.sorted_tallies():
+        prefix = f"{group.product}: " if several else ""
+        name = f"{prefix}{group.level}, {group.query}, {KINDS[group.kind]}"
+        checks += checks_of(name, tally)
     for product in audit.repeats:
-        shown = f"{product}: " if several else ""
-        zeros = [g for g, _ in audit.in_order() if (g.product, g.kind) == (product, "zeros")]
+        prefix = f"{product}: " if several else ""
+        zeros = [g for g, _ in audit.sorted_tallies() if (g.product, g.kind) == (product, "zeros")]
         for query in dict.fromkeys(group.query for group in zeros):
             same = [(g.level, audit.tallies[g]) for g in zeros if g.query == query]
-            related = levels_check(same)
-            named += [] if related is None else [(f"{shown}all levels, {query}", related)]
-        repeated = _repeats_check(audit.repeats[product])
-        named += [] if repeated is None else [(f"{shown}all levels", repeated)]
-    adjusted = holm([check.p for _, check in named])
-    return [
-        TestResult(
-            name=f"{name}: {check.name}",
-            p=check.p,
-            p_adjusted=p,
-            statistic=check.statistic,
-            looks_at=check.looks_at,
-            effect=check.effect,
-            finding=p <= alpha,
-            parts={},
-            interval=check.interval,
-        )
-        for (name, check), p in zip(named, adjusted, strict=True)
-    ]
+            checks += levels_check(f"{prefix}all levels, {query}", same)
+        checks += _repeats_check(f"{prefix}all levels", audit.repeats[product])
+    return judge_checks(checks, alpha=alpha)
 
 
-def _name(group: _Group, *, several: bool) -> str:
-    shown = f"{group.product}: " if several else ""
-    return f"{shown}{group.level}, {group.query}, {_KINDS[group.kind]}"
-
-
-def _repeats_check(repeats: Repeats) -> Check | None:
+def _repeats_check(name: str, repeats: Repeats) -> Iterator[Check]:
     if repeats.number < 2:
-        return None
-    number, p, pair = repeats.found()
+        return
+    number, p, pair = repeats.repeated()
     if pair and pair[0] == pair[1]:
         raise UsageError(f"nmf: {pair[0]} occurs twice with the same values; name each file once")
-    words = f"first in {pair[0]} and {pair[1]}" if pair else "no run of noise occurs twice"
-    return Check(
-        "repeats", p, number, f"{repeats.number:,} runs of noise, anywhere in the files", words
-    )
+    effect = f"first in {pair[0]} and {pair[1]}" if pair else "no run of noise occurs twice"
+    looks_at = f"{repeats.number:,} runs of noise, anywhere in the files"
+    yield f"{name}: repeats", looks_at, Evidence(p=p, statistic=number, effect=effect)
 
 
 def _verdict(tests: Sequence[TestResult]) -> Verdict:
@@ -295,7 +267,7 @@ def _verdict(tests: Sequence[TestResult]) -> Verdict:
     return "finding" if any(test.finding for test in tests) else "no-finding"
 
 
-def _nothing(audit: _Audit) -> str:
+def _why_untested(audit: _Audit) -> str:
     if audit.tallies:
         return f"no group of cells of known count has {LEAST} values; add files"
     hint = "" if audit.sums else ", or use --sums if the files hold all children of each parent"
@@ -305,15 +277,15 @@ def _nothing(audit: _Audit) -> str:
     )
 
 
-def _level(product: str, level: str, seen: _Seen) -> CensusLevel:
+def _level(product: str, level: str, totals: _LevelTotals) -> CensusLevel:
     return CensusLevel(
         product=product,
         level=level,
-        files=seen.files,
-        geographies=max(seen.rows.values(), default=0),
-        queries=len(seen.rows),
-        measurements=seen.cells,
-        rho=math.fsum(law_of_variance(v).sigma ** -2 for v in seen.least.values()),
+        files=totals.files,
+        geographies=max(totals.rows.values(), default=0),
+        queries=len(totals.rows),
+        measurements=totals.cells,
+        rho=math.fsum(law_of_variance(v).sigma ** -2 for v in totals.least.values()),
     )
 
 

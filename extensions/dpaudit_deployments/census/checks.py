@@ -16,11 +16,12 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
-from dpaudit.types import Interval
+from dpaudit.types import Evidence, Interval
 from dpaudit_deployments.census.files import Integers
 from dpaudit_deployments.census.law import IntegerGaussian, law_of_variance
+from dpaudit_deployments.family import Check
 
-__all__ = ["LEAST", "Check", "Tally", "checks_of", "levels_check", "scale_interval"]
+__all__ = ["LEAST", "Tally", "checks_of", "levels_check", "scale_interval"]
 
 
 MODULUS = 840
@@ -80,8 +81,8 @@ class Tally:
     first: list[tuple[npt.NDArray[np.bool_], Integers]] = field(default_factory=list)
     _mask: npt.NDArray[np.bool_] | None = None
     _rows: list[Integers] = field(default_factory=list)
-    _held: int = 0
-    _kept: int = 0
+    _buffered: int = 0
+    _first_values: int = 0
     _last: tuple[npt.NDArray[np.bool_], Floats] | None = None
 
     def __post_init__(self) -> None:
@@ -94,15 +95,15 @@ class Tally:
 
     def add(self, mask: npt.NDArray[np.bool_], values: Integers) -> None:
         """Add a geography: ``values`` of the cells that ``mask`` selects, which is not changed."""
-        if mask is not self._mask or self._held > _BUFFER:
+        if mask is not self._mask or self._buffered > _BUFFER:
             self.flush()
             self._mask = mask
         self._rows.append(values)
-        self._held += values.size
+        self._buffered += values.size
         self.rows += 1
-        if len(self.first) < FIRST_ROWS and self._kept + values.size <= _FIRST_VALUES:
+        if len(self.first) < FIRST_ROWS and self._first_values + values.size <= _FIRST_VALUES:
             self.first.append((mask, values))
-            self._kept += values.size
+            self._first_values += values.size
 
     def add_sum(self, residuals: Integers, variance: float) -> None:
         """Add the cells of one sum, whose law is a discrete Gaussian of this variance."""
@@ -126,7 +127,7 @@ class Tally:
         if not self._rows or self._mask is None or self.variance is None:
             return
         x = np.stack(self._rows)
-        self._rows, self._held = [], 0
+        self._rows, self._buffered = [], 0
         flat = x.reshape(-1)
         self.n += flat.size
         self.total += float(flat.sum(dtype=np.float64))
@@ -162,33 +163,24 @@ _MOST_BINS = 60
 _MODULI = (2, 3, 4, 5, 7, 8)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One test's p-value and its words."""
-
-    name: str
-    p: float
-    statistic: float
-    looks_at: str
-    effect: str
-    interval: Interval | None = None
-
-
-def checks_of(tally: Tally) -> Iterator[Check]:
-    """The tests of one group; none below 100 values."""
+def checks_of(name: str, tally: Tally) -> Iterator[Check]:
+    """The tests of one group, which has this ``name``; none below 100 values."""
     tally.flush()
-    if tally.n < LEAST:
-        return
+    if tally.n >= LEAST:
+        for test, looks_at, evidence in _checks(tally):
+            yield f"{name}: {test}", looks_at, evidence
+
+
+def _checks(tally: Tally) -> Iterator[Check]:
     yield _scale(tally)
     if tally.n * _size(tally) >= _SPREAD:
         yield _mean(tally)
     yield _tails(tally)
     yield from _serial(tally)
-    if tally.variance is None:
-        return
-    law = law_of_variance(tally.variance)
-    yield from _fit(tally, law)
-    yield from _residues(tally, law)
+    if tally.variance is not None:
+        law = law_of_variance(tally.variance)
+        yield from _fit(tally, law)
+        yield from _residues(tally, law)
 
 
 def _size(tally: Tally) -> float:
@@ -198,9 +190,10 @@ def _size(tally: Tally) -> float:
 
 def scale_interval(tally: Tally) -> Interval:
     """The observed standard deviation over the stated one, Σx² taken as χ² of equal variance."""
-    variance = tally.variance if tally.variance is not None else 1.0
-    law = law_of_variance(variance) if tally.variance is not None else None
-    kurtosis = 3.0 if law is None else law.moment(4) / law.variance**2
+    variance, kurtosis = 1.0, 3.0
+    if tally.variance is not None:
+        variance, law = tally.variance, law_of_variance(tally.variance)
+        kurtosis = law.moment(4) / law.variance**2
     ratio = math.sqrt(tally.squares / (tally.n * variance))
     freedom = 2 * tally.n / max(kurtosis - 1, 1e-3)
     low, high = (
@@ -216,27 +209,17 @@ def _scale(tally: Tally) -> Check:
     else:
         p = law_of_variance(tally.variance).squares_two_sided(tally.squares, tally.n)
         ratio = math.sqrt(tally.squares / (tally.n * tally.variance))
-    return Check(
-        "scale",
-        p,
-        ratio,
-        "the standard deviation",
-        f"{ratio:.4g} of what is stated",
-        scale_interval(tally),
-    )
+    effect, interval = f"{ratio:.4g} of what is stated", scale_interval(tally)
+    evidence = Evidence(p=p, statistic=ratio, effect=effect, interval=interval)
+    return "scale", "the standard deviation", evidence
 
 
 def _mean(tally: Tally) -> Check:
     variance, step = (1.0, 0.0) if tally.variance is None else (tally.variance, 0.5)
     z = max(0.0, abs(tally.total) - step) / math.sqrt(tally.n * variance)
-    mean = tally.total / tally.n
-    return Check(
-        "mean",
-        float(normal_two_sided(z)),
-        mean,
-        "the mean",
-        f"{mean:.4g}{' standard deviations' if tally.variance is None else ''} on average",
-    )
+    mean, unit = tally.total / tally.n, " standard deviations" if tally.variance is None else ""
+    effect = f"{mean:.4g}{unit} on average"
+    return "mean", "the mean", Evidence(p=float(normal_two_sided(z)), statistic=mean, effect=effect)
 
 
 def _tails(tally: Tally) -> Check:
@@ -254,44 +237,35 @@ def _tails(tally: Tally) -> Check:
         law = law_of_variance(tally.variance)
         most = round(tally.largest * math.sqrt(law.variance))
         parts.append(math.exp(tally.n * math.log1p(-min(law.beyond(most + 1), 1 - 1e-16))))
-    return Check(
-        "tails",
-        bonferroni(parts),
-        tally.largest,
-        "far values",
+    effect = (
         f"{tally.beyond:,} far values where {tally.expected_beyond:,.1f} are expected; "
-        f"the farthest at {tally.largest:.3g} σ",
+        f"the farthest at {tally.largest:.3g} σ"
     )
+    evidence = Evidence(p=bonferroni(parts), statistic=tally.largest, effect=effect)
+    return "tails", "far values", evidence
 
 
 def _serial(tally: Tally) -> Iterator[Check]:
-    for name, pairs, looks in (
+    for name, pairs, looks_at in (
         ("along", tally.along, "the same cell in geographies that follow each other"),
         ("within", tally.within, "neighbouring cells of a geography"),
     ):
         if pairs.number * _size(tally) ** 2 >= _PAIRS:
             z = pairs.products / math.sqrt(pairs.number)
             correlation = pairs.products / pairs.number
-            yield Check(
-                f"correlation {name}",
-                float(normal_two_sided(z)),
-                correlation,
-                looks,
-                f"correlation {correlation:+.4f} over {pairs.number:,} pairs",
-            )
+            effect = f"correlation {correlation:+.4f} over {pairs.number:,} pairs"
+            p = float(normal_two_sided(z))
+            evidence = Evidence(p=p, statistic=correlation, effect=effect)
+            yield f"correlation {name}", looks_at, evidence
 
 
 def _fit(tally: Tally, law: IntegerGaussian) -> Iterator[Check]:
     expected, observed = _pooled(tally.n * law.between(tally.edges), tally.histogram)
     if len(expected) >= 3:
         p, worst = _chi_square(observed, expected)
-        yield Check(
-            "law",
-            p,
-            worst,
-            "how often each value occurs",
-            f"{worst:+.3g} standard deviations in the worst of {len(expected)} bins",
-        )
+        effect = f"{worst:+.3g} standard deviations in the worst of {len(expected)} bins"
+        evidence = Evidence(p=p, statistic=worst, effect=effect)
+        yield "law", "how often each value occurs", evidence
 
 
 def _pooled(expected: Floats, observed: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
@@ -326,16 +300,12 @@ def _residues(tally: Tally, law: IntegerGaussian) -> Iterator[Check]:
             parts.append(p)
             worst = min(worst, (p, z, modulus))
     if parts:
-        yield Check(
-            "residues",
-            bonferroni(parts),
-            worst[1],
-            "even and odd values, and remainders of 3, 4, 5, 7 and 8",
-            f"{worst[1]:+.3g} standard deviations in the worst remainder of {worst[2]}",
-        )
+        effect = f"{worst[1]:+.3g} standard deviations in the worst remainder of {worst[2]}"
+        evidence = Evidence(p=bonferroni(parts), statistic=worst[1], effect=effect)
+        yield "residues", "even and odd values, and remainders of 3, 4, 5, 7 and 8", evidence
 
 
-def levels_check(tallies: Sequence[tuple[str, Tally]]) -> Check | None:
+def levels_check(name: str, tallies: Sequence[tuple[str, Tally]]) -> Iterator[Check]:
     """Whether the first geographies of two levels have related noise, for one query.
 
     The first geography of a level is compared with the first of the other, and so on, in the cells
@@ -344,29 +314,25 @@ def levels_check(tallies: Sequence[tuple[str, Tally]]) -> Check | None:
     parts, worst = [], (1.0, 0.0, "")
     for i, (upper, a) in enumerate(tallies):
         for lower, b in tallies[i + 1 :]:
-            x, y = _in_both(a, b)
+            x, y = _shared_cells(a, b)
             if len(x) * _size(a) ** 2 * _size(b) ** 2 < LEAST:
                 continue
             correlation = float(np.dot(x, y) / math.sqrt(max(np.dot(x, x) * np.dot(y, y), 1e-300)))
             p = float(scipy.special.betaincc(0.5, (len(x) - 1) / 2, min(1.0, correlation**2)))
             parts.append(p)
             worst = min(worst, (p, correlation, f"{upper} and {lower}"))
-    if not parts:
-        return None
-    return Check(
-        "levels",
-        bonferroni(parts),
-        worst[1],
-        f"the first {FIRST_ROWS} geographies of two levels, cell by cell",
-        f"correlation {worst[1]:+.4f} between {worst[2]}",
-    )
+    if parts:
+        effect = f"correlation {worst[1]:+.4f} between {worst[2]}"
+        evidence = Evidence(p=bonferroni(parts), statistic=worst[1], effect=effect)
+        looks_at = f"the first {FIRST_ROWS} geographies of two levels, cell by cell"
+        yield f"{name}: levels", looks_at, evidence
 
 
-def _in_both(a: Tally, b: Tally) -> tuple[Floats, Floats]:
+def _shared_cells(a: Tally, b: Tally) -> tuple[Floats, Floats]:
     """The noise of the first rows in the cells that both levels have."""
-    found: list[tuple[Floats, Floats]] = [(np.empty(0), np.empty(0))]
+    pairs: list[tuple[Floats, Floats]] = [(np.empty(0), np.empty(0))]
     for (mask, x), (other, y) in zip(a.first, b.first, strict=False):
         if len(mask) == len(other):
             both = mask & other
-            found.append((x[both[mask]].astype(np.float64), y[both[other]].astype(np.float64)))
-    return np.concatenate([x for x, _ in found]), np.concatenate([y for _, y in found])
+            pairs.append((x[both[mask]].astype(np.float64), y[both[other]].astype(np.float64)))
+    return np.concatenate([x for x, _ in pairs]), np.concatenate([y for _, y in pairs])

@@ -26,10 +26,7 @@ def deployment_census(
         Option("Further structural zeros (TOML), beyond those of the Constraint files.", "FILE"),
     ] = None,
     sums: Annotated[
-        bool,
-        Option(
-            "Also compare parents with the sum of their children; the files must have them all."
-        ),
+        bool, Option("Compare parents with the sum of their children too; needs all children.")
     ] = False,
     alpha: Annotated[float, Option("Probability of a finding if the noise is as stated.")] = 0.01,
 ) -> Described:

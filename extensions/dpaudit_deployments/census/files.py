@@ -145,7 +145,7 @@ def find_buckets(paths: Sequence[str | Path]) -> list[Bucket]:
     Raises:
         UsageError: there is no such file, or more than 200,000.
     """
-    found: dict[tuple[str, str, str], dict[Path, None]] = {}
+    by_place: dict[tuple[str, str, str], dict[Path, None]] = {}
     number = 0
     for path in paths:
         for file in _files(path):
@@ -155,15 +155,15 @@ def find_buckets(paths: Sequence[str | Path]) -> list[Bucket]:
                     f"nmf={printable(path, limit=200)}: more than {MOST_FILES:,} files; "
                     "audit them in parts"
                 )
-            found.setdefault(_place(file), {})[file] = None
-    return [Bucket(*place, tuple(files)) for place, files in sorted(found.items())]
+            by_place.setdefault(_place(file), {})[file] = None
+    return [Bucket(*place, tuple(files)) for place, files in sorted(by_place.items())]
 
 
 def _files(path: str | Path) -> Iterator[Path]:
     name = os.fspath(path)
     base = Path(name)
-    found = [base] if base.exists() else sorted(map(Path, glob(name, recursive=True)))
-    files = [file for one in found for file in _below(one)]
+    paths = [base] if base.exists() else sorted(map(Path, glob(name, recursive=True)))
+    files = [file for one in paths for file in _below(one)]
     if not files:
         raise UsageError(
             f"nmf={printable(name, limit=200)}: no Parquet file there; name a file, a folder, "
@@ -195,7 +195,7 @@ def read_measurements(path: Path) -> Iterator[tuple[tuple[str, ...], Measurement
     A row whose value is null (not measured) is left out.
 
     Raises:
-        UsageError: it cannot be read, or is no noisy measurement file.
+        UsageError: it cannot be read, or is not a noisy measurement file.
         MissingExtraError: pyarrow is not installed.
     """
     for axes, row, variance, _ in _raw_rows(path, "_dpq"):
@@ -265,7 +265,7 @@ def _axes(schema: Any, arrow: Any) -> tuple[str, ...]:
     axes = tuple(
         field.name
         for field in schema
-        if field.name not in (*_COLUMNS, *_NO_AXES) and _is_text(field.type, arrow)
+        if field.name not in (*_COLUMNS, *_NO_AXES) and _is_text(field.type, arrow.types)
     )
     for name in axes:
         _text(name)
@@ -274,8 +274,7 @@ def _axes(schema: Any, arrow: Any) -> tuple[str, ...]:
     return axes
 
 
-def _is_text(kind: Any, arrow: Any) -> bool:
-    types = arrow.types
+def _is_text(kind: Any, types: Any) -> bool:
     inner = kind.value_type if types.is_dictionary(kind) else kind
     return bool(types.is_string(inner) or types.is_large_string(inner))
 
@@ -283,7 +282,7 @@ def _is_text(kind: Any, arrow: Any) -> bool:
 def _batch_size(file: Any, group: int, arrow: Any) -> int:
     """Rows per batch: about two million numbers, by the largest query of the row group.
 
-    The sizes that the file's header states are not asked for: pyarrow aborts on broken ones.
+    The sizes in the file's header are not used: pyarrow aborts on broken ones.
     """
     most = 1
     for batch in file.iter_batches(_SHAPES, row_groups=[group], columns=["query_shape"]):
@@ -302,15 +301,11 @@ def _batch(
 ) -> Iterator[_Raw]:
     names = batch.column("query_name").to_pylist()
     geocodes = batch.column("geocode").to_pylist()
-    signs = (
-        batch.column("sign").to_pylist() if "sign" in batch.schema.names else [None] * len(names)
-    )
+    signed = "sign" in batch.schema.names
+    signs = batch.column("sign").to_pylist() if signed else [None] * len(names)
     specs = list(zip(*(batch.column(axis).to_pylist() for axis in axes), strict=True))
     variances = batch.column("variance").cast(arrow.float64()).to_pylist()
-    shapes, values = (
-        _lists(batch.column("query_shape"), arrow),
-        _lists(batch.column("value"), arrow),
-    )
+    shapes, values = (_lists(batch.column(name), arrow) for name in ("query_shape", "value"))
     for i, name in enumerate(names):
         sign = signs[i]
         if (sign is not None) != (suffix == "_con"):
@@ -320,18 +315,17 @@ def _batch(
             if suffix == "_dpq":
                 continue
             raise RefusedError("a constraint without value")
-        where = tuple(ALL if spec is None else _text(spec) for spec in specs[i])
         row = {
             "geocode": _text(geocodes[i]),
             "query": _text(name).removesuffix(suffix),
-            "specs": where,
-            "shape": _checked(shape, value, axes),
+            "specs": tuple(ALL if spec is None else _text(spec) for spec in specs[i]),
+            "shape": _checked_shape(shape, value, axes),
             "value": value,
         }
         yield axes, row, variances[i] if variances[i] is not None else math.nan, sign or ""
 
 
-def _checked(shape: Any, value: Any, axes: tuple[str, ...]) -> tuple[int, ...]:
+def _checked_shape(shape: Any, value: Any, axes: tuple[str, ...]) -> tuple[int, ...]:
     if shape is None or len(shape) != len(axes):
         raise RefusedError(f"query_shape must have one number for each of {', '.join(axes)}")
     sizes = tuple(int(n) for n in shape)
@@ -347,9 +341,7 @@ def _checked(shape: Any, value: Any, axes: tuple[str, ...]) -> tuple[int, ...]:
 
 def _text(text: object) -> str:
     if not isinstance(text, str) or not 0 < len(text) <= _MOST_LETTERS:
-        raise RefusedError(
-            f"geocodes, names and axes must be texts of 1 to {_MOST_LETTERS} letters"
-        )
+        raise RefusedError(f"geocodes, names, axes: must be texts of 1 to {_MOST_LETTERS} letters")
     return _printed(text)
 
 
@@ -364,17 +356,11 @@ def _lists(column: Any, arrow: Any) -> Any:
     """A function from the index of a row to its list as int64, None for null."""
     if not (arrow.types.is_list(column.type) or arrow.types.is_large_list(column.type)):
         raise RefusedError(f"a column of type {column.type}, wanted lists of whole numbers")
-    offsets = np.asarray(column.offsets)
-    inner = column.values
-    if inner.null_count:
+    offsets, valid = np.asarray(column.offsets), np.asarray(column.is_valid())
+    if column.values.null_count:
         raise RefusedError("a list with nulls in it")
-    flat = inner.cast(arrow.int64()).to_numpy(zero_copy_only=False)
-    valid = np.asarray(column.is_valid())
-
-    def at(i: int) -> Any:
-        return flat[offsets[i] : offsets[i + 1]] if valid[i] else None
-
-    return at
+    flat = column.values.cast(arrow.int64()).to_numpy(zero_copy_only=False)
+    return lambda i: flat[offsets[i] : offsets[i + 1]] if valid[i] else None
 
 
 UNBOUNDED = 2**31 - 1
@@ -401,9 +387,9 @@ def write_level(
     """
     place = folder / f"{level}.parquet"
     _write(place / "DPQuery" / partition, axes, measurements, "_dpq")
-    kept = list(constraints)
-    if kept:
-        _write(place / "Constraint" / partition, axes, kept, "_con")
+    bounds = list(constraints)
+    if bounds:
+        _write(place / "Constraint" / partition, axes, bounds, "_con")
 
 
 def write_measurements(folder: Path, noisy: NoisyMeasurements) -> None:
@@ -417,26 +403,16 @@ def write_measurements(folder: Path, noisy: NoisyMeasurements) -> None:
         for query in noisy.queries:
             if query.level != level:
                 continue
-            same: dict[str, Any] = {
-                "specs": (query.query if len(query.cells) > 1 else ALL,),
-                "shape": (len(query.cells),),
-            }
-            bounds = np.where(query.zeros, 0, UNBOUNDED)
-            for geocode, value in zip(query.geocodes, query.values, strict=True):
-                measurements.append(
-                    Measurement(
-                        geocode=geocode,
-                        query=query.query,
-                        value=value,
-                        variance=query.variance,
-                        **same,
-                    )
-                )
-                if query.zeros.any():
-                    name = f"{query.query}_zeros"
-                    constraints.append(
-                        Constraint(geocode=geocode, query=name, value=bounds, sign="<=", **same)
-                    )
+            name, size = query.query, len(query.cells)
+            same: dict[str, Any] = {"specs": (name if size > 1 else ALL,), "shape": (size,)}
+            measurements += [
+                Measurement(geocode=code, query=name, value=row, variance=query.variance, **same)
+                for code, row in zip(query.geocodes, query.values, strict=True)
+            ]
+            if query.zeros.any():
+                same |= {"query": f"{name}_zeros", "sign": "<="}
+                same["value"] = np.where(query.zeros, 0, UNBOUNDED)
+                constraints += [Constraint(geocode=code, **same) for code in query.geocodes]
         write_level(
             folder, level, axes=(_AXIS,), measurements=measurements, constraints=constraints
         )

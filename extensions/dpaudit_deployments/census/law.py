@@ -81,9 +81,9 @@ class IntegerGaussian:
     def residues(self, modulus: int) -> Floats:
         """P(x mod ``modulus`` = 0, 1, …)."""
         k = np.arange(len(self.table))
-        found = np.bincount(k % modulus, self.table, modulus)
-        found += np.bincount(-k[1:] % modulus, self.table[1:], modulus)
-        return np.asarray(found / found.sum())
+        mass = np.bincount(k % modulus, self.table, modulus)
+        mass += np.bincount(-k[1:] % modulus, self.table[1:], modulus)
+        return np.asarray(mass / mass.sum())
 
     def squares_two_sided(self, total: float, n: int) -> float:
         """Twice the smaller tail of Σx² of ``n`` values at the whole number ``total``; at most 1.
@@ -126,5 +126,5 @@ def law_of_variance(variance: float) -> IntegerGaussian:
     def excess(log: float) -> float:
         return math.log(IntegerGaussian(math.exp(log)).moment(2) / variance)
 
-    found = scipy.optimize.brentq(excess, low, math.log(2 * _ALIKE), xtol=1e-14)
-    return IntegerGaussian(math.exp(found))
+    root = scipy.optimize.brentq(excess, low, math.log(2 * _ALIKE), xtol=1e-14)
+    return IntegerGaussian(math.exp(root))

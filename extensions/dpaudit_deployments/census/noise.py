@@ -145,26 +145,26 @@ class Known:
         patterns = self._of.get(row.geocode, ())
         key = (level, axes, row.query, row.specs, row.shape, patterns)
         if key not in self._masks:
-            mask = self._ruled(level, axes, row)
+            mask = self._mask_of_rules(level, axes, row)
             for number in patterns:
-                mask |= self._matched(axes, row, number)
-            self._keep(key, mask.reshape(-1))
+                mask |= self._mask_of_pattern(axes, row, number)
+            self._store_mask(key, mask.reshape(-1))
         return self._masks[key]
 
-    def _matched(self, axes: tuple[str, ...], row: Row, number: int) -> Mask:
+    def _mask_of_pattern(self, axes: tuple[str, ...], row: Row, number: int) -> Mask:
         key = (axes, row.specs, row.shape, number)
         if key not in self._masks:
-            self._keep(key, _matching(axes, row, self._patterns[number]))
+            self._store_mask(key, _matching(axes, row, self._patterns[number]))
         return self._masks[key]
 
-    def _keep(self, key: tuple[object, ...], mask: Mask) -> None:
+    def _store_mask(self, key: tuple[object, ...], mask: Mask) -> None:
         if self._mask_bytes > _MOST_MASK_BYTES:
             self._masks.clear()
             self._mask_bytes = 0
         self._masks[key] = mask
         self._mask_bytes += mask.nbytes
 
-    def _ruled(self, level: str, axes: Sequence[str], row: Row) -> Mask:
+    def _mask_of_rules(self, level: str, axes: Sequence[str], row: Row) -> Mask:
         mask = np.zeros(row.shape, dtype=bool)
         for number, rule in enumerate(self.rules):
             if rule.level not in ("", level) or rule.query not in ("", row.query):
@@ -173,8 +173,8 @@ class Known:
             for axis, spec, size in zip(axes, row.specs, row.shape, strict=True):
                 pick = np.ones(size, dtype=bool)
                 if axis in rule.cells:
-                    kept = spec in (axis, _DETAILED) or (rule.query and spec != ALL)
-                    inside = [i for i in rule.cells[axis] if kept and i < size]
+                    full = spec in (axis, _DETAILED) or (rule.query and spec != ALL)
+                    inside = [i for i in rule.cells[axis] if full and i < size]
                     pick[:] = False
                     pick[inside] = True
                 picks.append(pick)
@@ -216,7 +216,7 @@ def _groups(axis: str, spec: str, size: int) -> Sequence[tuple[int, ...]] | None
 
 Emit = Callable[[str, str, Integers, float], None]
 """Takes the parent's level, the query, the residuals (cells,), and the variance of each."""
-_MOST_KEPT = 1 << 25
+_MOST_STORED = 1 << 25
 """Numbers that are kept of one level; parents beyond are left out."""
 
 
@@ -239,14 +239,14 @@ class Sums:
     """Parents that were not kept."""
     _above: tuple[str, _Level] = ("", {})
     _here: tuple[str, _Level] = ("", {})
-    _kept: int = 0
+    _numbers_stored: int = 0
     _depth: int = 0
     _last: bool = False
 
     def begin(self, level: str, *, last: bool) -> None:
         """Begin the next lower level; ``last`` if there is none below it."""
         self._above, self._here = self._here, (level, {})
-        self._kept, self._last, self._depth = 0, last, self._depth + 1
+        self._numbers_stored, self._last, self._depth = 0, last, self._depth + 1
 
     def add(self, row: Measurement) -> None:
         """Add a measurement of the present level."""
@@ -260,21 +260,21 @@ class Sums:
             parent.children += 1
         if self._last:
             return
-        if self._kept + row.value.size > _MOST_KEPT:
+        if self._numbers_stored + row.value.size > _MOST_STORED:
             self.left_out += 1
             return
-        self._kept += row.value.size
-        kept = self._here[1].setdefault(key, {})
-        kept[row.geocode] = _Parent(np.array(row.value), row.variance)
+        self._numbers_stored += row.value.size
+        siblings = self._here[1].setdefault(key, {})
+        siblings[row.geocode] = _Parent(np.array(row.value), row.variance)
 
     def _parent(self, parents: dict[str, _Parent], geocode: str) -> _Parent | None:
         """The geography whose code begins this one's; the top one has any code."""
         if not parents:
             return None
         first = next(iter(parents))
-        found = parents.get(geocode[: len(first)])
+        parent = parents.get(geocode[: len(first)])
         top = self._depth == 2 and len(parents) == 1
-        return parents[first] if found is None and top else found
+        return parents[first] if parent is None and top else parent
 
     def end(self) -> None:
         """End a level: the parents above it are complete."""
@@ -319,11 +319,7 @@ class Repeats:
     _chances: dict[int, float] = field(default_factory=dict)
 
     def add(
-        self,
-        place: Place,
-        mask: npt.NDArray[np.bool_],
-        values: Integers,
-        law: IntegerGaussian,
+        self, place: Place, mask: npt.NDArray[np.bool_], values: Integers, law: IntegerGaussian
     ) -> None:
         """Add the noise of one geography; ``mask`` says in which cells of the query it stands.
 
@@ -341,7 +337,7 @@ class Repeats:
         self._places.setdefault(length, []).append((place, len(hashes)))
         self._chances[length] = max(self._chances.get(length, 0.0), law.collision**length + _HASH)
 
-    def found(self) -> tuple[int, float, Sequence[Place]]:
+    def repeated(self) -> tuple[int, float, Sequence[Place]]:
         """How many runs occurred before, a bound on the probability of any, and one such pair.
 
         Formal guarantee: if all noise is independent and each group has its stated law, some run

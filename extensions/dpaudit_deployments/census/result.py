@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from dpaudit import wording
 from dpaudit.codec import to_dict
-from dpaudit.findings import MOST_ROWS
+from dpaudit.findings import MOST_ROWS, known_facts, last_sections
 from dpaudit.harms import ALGORITHMS, PARAMETERS, TRUST, UNIT, Pyramid, no_verdict
 from dpaudit.report import (
     Axis,
@@ -18,10 +18,8 @@ from dpaudit.report import (
     Chart,
     Column,
     Described,
-    Facts,
     Findings,
     Hazard,
-    Items,
     Line,
     Mark,
     Meaning,
@@ -34,13 +32,12 @@ from dpaudit.report import (
     check_of,
     open_spots,
     sorted_tests,
-    tests_table,
     with_verdict,
 )
 from dpaudit.types import Amount, Count, Interval, Level, Number, Provenance, TestResult, Verdict
-from dpaudit.wording import NOTHING, count, quantity
+from dpaudit.wording import count, quantity
 
-__all__ = ["Bin", "CensusLevel", "CensusResult", "Kind", "NoiseGroup", "describe"]
+__all__ = ["KINDS", "Bin", "CensusLevel", "CensusResult", "Kind", "NoiseGroup", "describe"]
 
 
 Kind = Literal["zeros", "totals", "sums"]
@@ -120,12 +117,8 @@ class CensusResult(Described):
     provenance: Provenance
 
 
-_KINDS: Mapping[Kind, str] = MappingProxyType(
-    {
-        "zeros": "structural zeros",
-        "totals": "exact totals",
-        "sums": "parents minus children",
-    }
+KINDS: Mapping[Kind, str] = MappingProxyType(
+    {"zeros": "structural zeros", "totals": "exact totals", "sums": "parents minus children"}
 )
 _NOT_EXCLUDED = (
     "noise that only the holder of a key can tell from honest noise (a pancake, noise that carries "
@@ -135,19 +128,14 @@ _NOT_EXCLUDED = (
 _MOST_BARS = 40
 _MOST_LEVELS = 12
 _LARGEST = 1e9
-_FACTS_TOO = (  # that a terminal shows
-    "Files",
-    "Noisy measurements",
-    "Noise values seen",
-    "ρ of the stated variances",
-)
+# facts that a terminal shows
+_FACTS_TOO = ("Files", "Noisy measurements", "Noise values seen", "ρ of the stated variances")
 
 
 def describe(result: CensusResult) -> Report:
     """The report of an audit of noisy measurement files."""
     headline = _headline(result)
     checks = [check_of(t, result.alpha, result.verdict) for t in sorted_tests(result.tests)]
-    passed = result.verdict == "no-finding"
     return Report(
         kind="census",
         label="noisy measurement files",
@@ -159,13 +147,17 @@ def describe(result: CensusResult) -> Report:
         meaning=(_meaning(result),),
         checks=with_verdict(checks, result.verdict, headline),
         sections=tuple(_sections(result)),
-        blind_spots=open_spots(_NOT_EXCLUDED) if passed else (),
+        blind_spots=open_spots(_not_excluded(result)),
         hazards=_hazards(result),
         facts={"alpha": result.alpha, "levels": to_dict(result.levels)},
         data=to_dict(result),
         provenance=to_dict(result.provenance),
         seconds=result.seconds,
     )
+
+
+def _not_excluded(result: CensusResult) -> tuple[str, ...]:
+    return _NOT_EXCLUDED if result.verdict == "no-finding" else ()
 
 
 def _title(result: CensusResult) -> str:
@@ -177,15 +169,15 @@ def _title(result: CensusResult) -> str:
 
 
 def _headline(result: CensusResult) -> str:
-    found = [test for test in sorted_tests(result.tests) if test.finding]
+    findings = [test for test in sorted_tests(result.tests) if test.finding]
     values = count(sum(group.values for group in result.groups if group.tested))
     tests = f"{len(result.tests)} test{'' if len(result.tests) == 1 else 's'}"
     if result.verdict == "inconclusive":
         return f"Inconclusive: {result.reason or 'nothing was tested'}."
-    if not found:
+    if not findings:
         return f"No finding: {tests} of {values} noise values do not contradict the stated law."
-    more = f", and {len(found) - 1} more of {tests}" if len(found) > 1 else ""
-    return f"Finding: {found[0].name} ({found[0].effect}){more}."
+    more = f", and {len(findings) - 1} more of {tests}" if len(findings) > 1 else ""
+    return f"Finding: {findings[0].name} ({findings[0].effect}){more}."
 
 
 def _meaning(result: CensusResult) -> Meaning:
@@ -193,24 +185,24 @@ def _meaning(result: CensusResult) -> Meaning:
     if result.verdict == "inconclusive":
         return no_verdict()
     if result.verdict == "no-finding":
-        says = (
+        text = (
             "In the cells whose true count is known, the noise is as the files state. Those cells "
             "were drawn by the same program as all others, but nobody outside can look at others."
         )
-        return Meaning(heading="The noise seen is as stated", says=says)
-    says = (
+        return Meaning(heading="The noise seen is as stated", says=text)
+    text = (
         "The privacy guarantee is computed from the stated variances and from independent "
         "discrete Gaussian noise; where the noise is smaller, related or of another law, the "
         "people counted are less protected than stated. Check first that the structural zeros "
         "are zeros in these data, then ask the publisher how this noise was drawn."
     )
-    return Meaning(heading="The noise is not what the files state", says=says)
+    return Meaning(heading="The noise is not what the files state", says=text)
 
 
 def _hazards(result: CensusResult) -> tuple[Hazard, ...]:
     pyramid = Pyramid()
-    if found := sum(test.finding for test in result.tests):
-        pyramid.add(ALGORITHMS, f"{found:,} under All tests")
+    if findings := sum(test.finding for test in result.tests):
+        pyramid.add(ALGORITHMS, f"{findings:,} under All tests")
     pyramid.leave_open(ALGORITHMS, "noise in cells whose true count is not known")
     pyramid.leave_open(PARAMETERS, "whether the stated variances are large enough")
     pyramid.leave_open(UNIT, "whether neighbours differ in all data of one person")
@@ -219,29 +211,26 @@ def _hazards(result: CensusResult) -> tuple[Hazard, ...]:
 
 
 def _sections(result: CensusResult) -> Iterator[Section]:
-    facts = Facts(tuple(_facts(result)), terminal=_FACTS_TOO)
+    facts = known_facts(_facts(result), terminal=_FACTS_TOO)
     notes = (Text(note, terminal=True) for note in result.notes)
     yield Section(title="At a glance", blocks=(facts, *notes, _levels_table(result)))
-    found: list[Block] = [Findings()] if any(t.finding for t in result.tests) else []
+    finding_blocks: list[Block] = [Findings()] if any(t.finding for t in result.tests) else []
     scales = _scales_chart(result)
-    found += [*([scales] if scales else []), *_level_charts(result)]
-    if found:
-        yield Section(title="What was found", blocks=tuple(found))
+    finding_blocks += [*([scales] if scales else []), *_level_charts(result)]
+    if finding_blocks:
+        yield Section(title="What was found", blocks=tuple(finding_blocks))
     if result.groups:
-        says = (
+        text = (
             "In a cell whose true count is known, the measurement shows the noise itself: "
             "structural zeros, exact totals minus what was measured, and parents minus their "
             "children."
         )
-        yield Section(title="The noise", blocks=(Text(says), _groups_table(result)))
-    if result.tests:
-        yield Section(title="All tests", blocks=(tests_table(result.tests),))
-    if result.verdict == "no-finding":
-        yield Section(title="What a pass cannot exclude", blocks=(Items(_NOT_EXCLUDED),))
+        yield Section(title="The noise", blocks=(Text(text), _groups_table(result)))
+    yield from last_sections(result.tests, _not_excluded(result))
 
 
-def _facts(result: CensusResult) -> Iterator[tuple[str, str]]:
-    facts = [
+def _facts(result: CensusResult) -> list[tuple[str, str]]:
+    return [
         ("Files", count(sum(level.files for level in result.levels))),
         ("Noisy measurements", count(sum(level.measurements for level in result.levels))),
         ("Noise values seen", count(sum(group.values for group in result.groups))),
@@ -250,7 +239,6 @@ def _facts(result: CensusResult) -> Iterator[tuple[str, str]]:
         ("ρ of the stated variances", quantity(sum(level.rho for level in result.levels))),
         ("Time", wording.seconds(result.seconds)),
     ]
-    yield from ((name, value) for name, value in facts if value != NOTHING)
 
 
 def _levels_table(result: CensusResult) -> Table:
@@ -279,7 +267,7 @@ def _groups_table(result: CensusResult) -> Table:
         columns=(
             Column("Level", tuple(r.level for r in rows)),
             Column("Query", tuple(r.query for r in rows)),
-            Column("Noise from", tuple(_KINDS[r.kind] for r in rows)),
+            Column("Noise from", tuple(KINDS[r.kind] for r in rows)),
             Column("Geographies", tuple(count(r.geographies) for r in rows), True),
             Column("Values", tuple(count(r.values) for r in rows), True),
             Column("σ stated", tuple(quantity(r.sigma) for r in rows), True),
@@ -301,10 +289,10 @@ def _ratio(group: NoiseGroup) -> str:
 def _scales_chart(result: CensusResult) -> Chart | None:
     """The observed scale over the stated one, with its interval: one row per tested query."""
     rows = [(g, ends) for g in result.groups if g.tested and (ends := _interval(g)) is not None]
-    drawn = rows[:_MOST_BARS]
-    if not drawn:
+    bars = rows[:_MOST_BARS]
+    if not bars:
         return None
-    names = tuple(" ".join(f"{g.level}, {g.query}".split()) for g, _ in drawn)
+    names = tuple(" ".join(f"{g.level}, {g.query}".split()) for g, _ in bars)
     marks = [
         Mark(
             x=ratio,
@@ -312,22 +300,21 @@ def _scales_chart(result: CensusResult) -> Chart | None:
             low=low,
             high=high,
             name=names[y],
-            says=f"{quantity(ratio)} [{quantity(low)}, {quantity(high)}], {_KINDS[group.kind]}",
+            says=f"{quantity(ratio)} [{quantity(low)}, {quantity(high)}], {KINDS[group.kind]}",
             alarm=not low <= 1 <= high,
         )
-        for y, (group, (low, ratio, high)) in enumerate(drawn)
+        for y, (group, (low, ratio, high)) in enumerate(bars)
     ]
-    left = (
-        f" {len(rows) - len(drawn)} more are in the table only." if len(rows) > len(drawn) else ""
+    remark = (
+        f" {len(rows) - len(bars)} more are in the table only." if len(rows) > len(bars) else ""
     )
     return Chart(
         kind="rows",
         title="Scale, level by level",
         caption="Observed over stated standard deviation per query and level, with 95 % intervals "
         "of each alone: of many honest ones, one in twenty does not reach the dashed "
-        f"line.{left}",
-        alt=f"Observed over stated standard deviation of {len(drawn)} queries, with 95 % "
-        "intervals.",
+        f"line.{remark}",
+        alt=f"Observed over stated standard deviation of {len(bars)} queries, with 95 % intervals.",
         panels=(Panel(series=(Series(marks=tuple(marks)),), lines=(Line(at=1.0, vertical=True),)),),
         x=Axis(label="observed / stated standard deviation"),
         y=Axis(categories=names),
@@ -343,11 +330,8 @@ def _interval(group: NoiseGroup) -> tuple[float, float, float] | None:
 def _level_charts(result: CensusResult) -> Iterator[Chart]:
     """One chart per level: the histogram of the query with the most noise, and its law."""
     for level in result.levels[:_MOST_LEVELS]:
-        own = [
-            g
-            for g in result.groups
-            if (g.product, g.level) == (level.product, level.level) and _drawable(g.bins)
-        ]
+        place = level.product, level.level
+        own = [g for g in result.groups if (g.product, g.level) == place and _drawable(g.bins)]
         if own:
             yield _histogram(max(own, key=lambda g: g.values))
 
@@ -360,7 +344,7 @@ def _drawable(bins: Sequence[Bin]) -> bool:
 
 def _histogram(group: NoiseGroup) -> Chart:
     places = [((b.low + b.high) / 2, b.high - b.low, b) for b in group.bins]
-    seen = [
+    bars = [
         Mark(
             x=x,
             y=b.observed,
@@ -376,7 +360,7 @@ def _histogram(group: NoiseGroup) -> Chart:
     return Chart(
         kind="plot",
         title=f"{group.level}: the noise itself",
-        caption=f"Noise of {subject}, from {_KINDS[group.kind]}: {count(group.values)} "
+        caption=f"Noise of {subject}, from {KINDS[group.kind]}: {count(group.values)} "
         f"values{geographies}. Bars: seen. Line: expected under the stated discrete Gaussian. The "
         f"observed standard deviation is {ratio} of what is stated.",
         alt=f"Histogram of {count(group.values)} noise values of {subject}; standard deviation "
@@ -384,7 +368,7 @@ def _histogram(group: NoiseGroup) -> Chart:
         panels=(
             Panel(
                 series=(
-                    Series(marks=tuple(seen), look="bars"),
+                    Series(marks=tuple(bars), look="bars"),
                     Series(marks=tuple(expected), look="steps", quiet=True),
                 )
             ),

@@ -39,20 +39,7 @@ from dpaudit_deployments.census.law import IntegerGaussian
 if TYPE_CHECKING:
     from dpaudit_deployments.census.result import CensusResult
 
-__all__ = [
-    "AXES",
-    "LEVELS",
-    "MEASURE",
-    "PRODUCT",
-    "QUERIES",
-    "Flaw",
-    "Noise",
-    "honest",
-    "make_files",
-    "measure",
-    "noise_of",
-    "summary",
-]
+__all__ = ["MEASURE", "PRODUCT", "Noise", "honest", "make_files", "measure", "noise_of", "summary"]
 
 
 PRODUCT = "US_Person_PL_SIMULATED"
@@ -95,12 +82,7 @@ def honest(
 
 
 def make_files(
-    folder: Path,
-    *,
-    stream: KeyedStream,
-    noise: Noise = honest,
-    states: int = 8,
-    counties: int = 12,
+    folder: Path, *, stream: KeyedStream, noise: Noise = honest, states: int = 8, counties: int = 12
 ) -> Path:
     """Write files of a made-up country with ``counties`` in each of ``states``; returns ``folder``.
 
@@ -113,10 +95,10 @@ def make_files(
     counts, lacking = _people(states, counties, stream.child("people"))
     place = folder / PRODUCT
     for depth, level in enumerate(LEVELS):
-        own = _summed(counts, depth)
-        missing = _summed(lacking, depth, everywhere=True)
+        own = _level_totals(counts, depth)
+        missing = _level_totals(lacking, depth, everywhere=True)
         geocodes = _geocodes(level, states, counties)
-        measured = list(_measured(own, geocodes, level, noise, stream.child("noise", level)))
+        measured = list(_measurements(own, geocodes, level, noise, stream.child("noise", level)))
         parts = [""] if level == "US" else [f"State={s:02d}" for s in range(1, states + 1)]
         for part in parts:
             state = part.removeprefix("State=")
@@ -144,41 +126,38 @@ def _people(
     return counts.reshape(states, counties, *AXES.values()), lacking.reshape(states, counties, -1)
 
 
-def _summed(counts: npt.NDArray[np.generic], depth: int, *, everywhere: bool = False) -> Integers:
+def _level_totals(
+    counts: npt.NDArray[np.generic], depth: int, *, everywhere: bool = False
+) -> Integers:
     """Totals of a level, (geographies, …); ``everywhere`` is true where all below are."""
     axes = {0: (0, 1), 1: (1,), 2: ()}[depth]
-    found = counts.all(axis=axes) if everywhere else counts.sum(axis=axes)
-    return np.asarray(found).reshape(-1, *counts.shape[2:])
+    totals = counts.all(axis=axes) if everywhere else counts.sum(axis=axes)
+    return np.asarray(totals).reshape(-1, *counts.shape[2:])
 
 
 def _geocodes(level: str, states: int, counties: int) -> list[str]:
-    if level == "US":
-        return ["1"]
     codes = [f"{s:02d}" for s in range(1, states + 1)]
-    return (
-        codes
-        if level == "State"
-        else [s + f"{c:03d}" for s in codes for c in range(1, counties + 1)]
-    )
+    below = [s + f"{c:03d}" for s in codes for c in range(1, counties + 1)]
+    return {"US": ["1"], "State": codes, "County": below}[level]
 
 
-def _measured(
+def _measurements(
     counts: Integers, geocodes: list[str], level: str, noise: Noise, stream: KeyedStream
 ) -> Iterator[Measurement]:
-    for query, (kept, county) in QUERIES.items():
+    for query, (axes, county) in QUERIES.items():
         sigma = county * 1.25 ** (len(LEVELS) - 1 - LEVELS.index(level))
-        away = tuple(1 + i for i, axis in enumerate(AXES) if axis not in kept)
+        away = tuple(1 + i for i, axis in enumerate(AXES) if axis not in axes)
         answers = counts.sum(axis=away).reshape(len(geocodes), -1)
-        drawn = noise(
+        errors = noise(
             *answers.shape, sigma=sigma, level=level, query=query, stream=stream.child(query)
         )
-        full = len(kept) == len(AXES)
-        for geocode, value in zip(geocodes, answers + drawn, strict=True):
+        full = len(axes) == len(AXES)
+        for geocode, value in zip(geocodes, answers + errors, strict=True):
             yield Measurement(
                 geocode=geocode,
                 query=query,
-                specs=tuple("detailed" if full else a if a in kept else ALL for a in AXES),
-                shape=tuple(n if a in kept else 1 for a, n in AXES.items()),
+                specs=tuple("detailed" if full else a if a in axes else ALL for a in AXES),
+                shape=tuple(n if a in axes else 1 for a, n in AXES.items()),
                 value=value,
                 variance=IntegerGaussian(sigma).variance,
             )
@@ -187,32 +166,25 @@ def _measured(
 def _constraints(
     counts: Integers, lacking: npt.NDArray[np.generic], geocodes: list[str], level: str, state: str
 ) -> Iterator[Constraint]:
+    nobody = ("gqNursingTotal", "nonvoting", ALL, ALL), (1,) * 4, np.zeros(1, np.int64)
     for i, geocode in enumerate(geocodes):
         if not geocode.startswith(state):
             continue
-        if level == "US":
-            total = np.array([counts[i].sum()])
-            yield _constraint(geocode, "total", (ALL,) * 4, (1,) * 4, total, "=")
-        nobody = ("gqNursingTotal", "nonvoting", ALL, ALL)
-        yield _constraint(geocode, "nurse_nva_0", nobody, (1,) * 4, np.zeros(1, np.int64), "=")
         bounds = np.where(lacking[i], 0, UNBOUNDED)
-        quarters = ("hhgq", ALL, ALL, ALL)
-        yield _constraint(geocode, "hhgq_total_ub", quarters, (8, 1, 1, 1), bounds, "<=")
-
-
-def _constraint(
-    geocode: str,
-    name: str,
-    specs: tuple[str, ...],
-    shape: tuple[int, ...],
-    value: npt.NDArray[np.int64],
-    sign: str,
-) -> Constraint:
-    return Constraint(geocode=geocode, query=name, specs=specs, shape=shape, value=value, sign=sign)
+        rows = {
+            ("nurse_nva_0", "="): nobody,
+            ("hhgq_total_ub", "<="): (("hhgq", ALL, ALL, ALL), (8, 1, 1, 1), bounds),
+        }
+        if level == "US":
+            rows = {("total", "="): ((ALL,) * 4, (1,) * 4, np.array([counts[i].sum()])), **rows}
+        for (query, sign), (specs, shape, value) in rows.items():
+            yield Constraint(
+                geocode=geocode, query=query, specs=specs, shape=shape, value=value, sign=sign
+            )
 
 
 def noise_of(flaw: Flaw, *, states: int, stream: KeyedStream) -> Noise:
-    """The noise with a flaw of :data:`Flaw`; ``stream`` makes what all queries share, a key say.
+    """The noise with a flaw of :data:`Flaw`; ``stream`` makes what all queries share.
 
     Geographies come state by state.
     """
@@ -222,18 +194,18 @@ def noise_of(flaw: Flaw, *, states: int, stream: KeyedStream) -> Noise:
         rows: int, cells: int, *, sigma: float, level: str, query: str, stream: KeyedStream
     ) -> Integers:
         scaled = sigma * _SCALES.get(flaw, 1.0)
-        drawn = honest(rows, cells, sigma=scaled, level=level, query=query, stream=stream)
+        values = honest(rows, cells, sigma=scaled, level=level, query=query, stream=stream)
         match flaw:
             case "rounded normal":
                 normal = stream.child("normal").numpy().standard_normal((rows, cells))
                 return _whole(normal * IntegerGaussian(sigma).variance ** 0.5)
             case "cut at 3 σ":
-                return _cut(drawn, sigma, level, query, stream)
+                return _cut(values, sigma, level, query, stream)
             case "two states alike" if rows >= 2 * (rows // states) > 0:
                 each = rows // states
-                drawn[each : 2 * each] = drawn[:each]
+                values[each : 2 * each] = values[:each]
             case "no noise in one level" if level == "State":
-                drawn[:] = 0
+                values[:] = 0
             case "one seed for all levels":
                 return _quantiles(rows, cells, sigma, shared.child(query))
             case "rounded pancake" if cells > 1:
@@ -245,7 +217,7 @@ def noise_of(flaw: Flaw, *, states: int, stream: KeyedStream) -> Noise:
                 seed = SeedKey.new(secret=shared.bytes(32))
                 source = SeedInNoise(key=seed, law="discrete-gaussian", sigma=sigma)
                 return _whole(np.asarray(source.sample(rows, cells, stream=stream)))
-        return drawn
+        return values
 
     return noise
 
@@ -257,16 +229,16 @@ def _whole(values: npt.ArrayLike) -> Integers:
     return np.rint(np.asarray(values, dtype=np.float64)).astype(np.int64)
 
 
-def _cut(drawn: Integers, sigma: float, level: str, query: str, stream: KeyedStream) -> Integers:
+def _cut(values: Integers, sigma: float, level: str, query: str, stream: KeyedStream) -> Integers:
     """Values beyond 3 σ are drawn again."""
     for again in range(60):
-        far = np.abs(drawn) > 3 * sigma
+        far = np.abs(values) > 3 * sigma
         number = int(far.sum())
         if not number:
             break
         fresh = stream.child("again", again)
-        drawn[far] = honest(number, 1, sigma=sigma, level=level, query=query, stream=fresh)[:, 0]
-    return drawn
+        values[far] = honest(number, 1, sigma=sigma, level=level, query=query, stream=fresh)[:, 0]
+    return values
 
 
 def _quantiles(rows: int, cells: int, sigma: float, stream: KeyedStream) -> Integers:
@@ -298,43 +270,38 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """The share of findings among sets of files, ``trials`` at most."""
     del arm
     grid = cell.grid(CensusFilesGrid)
-    wanted = grid.country.honest if grid.flaw == "none" else grid.country.flawed
-    files = min(cell.settings["trials"], wanted)
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    number = grid.country.honest if grid.flaw == "none" else grid.country.flawed
+    files = min(cell.settings["trials"], number)
+    stream = cell.stream
     started = time.process_time()
-    documents = [_audited(grid, stream.child(i)) for i in range(files)]
-    found = [d for d in documents if d.verdict == "finding"]
+    documents = [_audit_country(grid, stream.child(i)) for i in range(files)]
+    findings = [d for d in documents if d.verdict == "finding"]
     return {
         "files": files,
-        "finding": interval(len(found), files),
+        "finding": interval(len(findings), files),
         "values": sum(g.values for d in documents for g in d.groups) // files,
         "tests": max(len(d.tests) for d in documents),
-        "first": _first(found),
+        "first": _leading_tests(findings),
         "seconds_each": (time.process_time() - started) / files,
     }
 
 
-def _audited(grid: CensusFilesGrid, stream: KeyedStream) -> CensusResult:
+def _audit_country(grid: CensusFilesGrid, stream: KeyedStream) -> CensusResult:
     country = grid.country
     noise = noise_of(grid.flaw, states=country.states, stream=stream.child("flaw"))
     with tempfile.TemporaryDirectory() as folder:
-        make_files(
-            Path(folder),
-            stream=stream.child("files"),
-            noise=noise,
-            states=country.states,
-            counties=country.counties,
-        )
+        size = {"states": country.states, "counties": country.counties}
+        make_files(Path(folder), stream=stream.child("files"), noise=noise, **size)
         return audit_files(
             [folder], alpha=grid.alpha, provenance=collect(seed="none", plugins=()), sums=True
         )
 
 
-def _first(found: Sequence[CensusResult]) -> str:
+def _leading_tests(findings: Sequence[CensusResult]) -> str:
     """The tests with the smallest p-value of each finding, the most frequent first."""
     names = Counter(
         min((t for t in d.tests if t.finding), key=lambda t: t.p).name.rpartition(": ")[2]
-        for d in found
+        for d in findings
     )
     return ", ".join(f"{name} {n}" for name, n in names.most_common(3))
 
@@ -345,8 +312,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     if not honest:
         return ""
     files = sum(row["files"] for row in honest)
-    found = sum(round(row["finding"]["value"] * row["files"]) for row in honest)
-    return f"{found} of {files} sets of honest files end in a finding at α = 0.05."
+    findings = sum(round(row["finding"]["value"] * row["files"]) for row in honest)
+    return f"{findings} of {files} sets of honest files end in a finding at α = 0.05."
 
 
 MEASURE = Measure(run=measure, grid=CensusFilesGrid, needs_arm=False, summary=summary)

@@ -62,8 +62,8 @@ def _toeplitz(steps: int, bands: int) -> tuple[float, ...]:
     if bands == 1:
         return (1.0,)
     start = root_coefficients(bands)[1:]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=_STEPS)
-    c = np.concatenate([[1.0], found.x])
+    optimum = minimize(loss, start, jac=True, method="L-BFGS-B", options=_STEPS)
+    c = np.concatenate([[1.0], optimum.x])
     return tuple((c / np.linalg.norm(c)).tolist())
 
 
@@ -104,10 +104,10 @@ def banded_matrix(steps: int, bands: int) -> Matrix:
         return float(np.log(error)), (slope / norms)[inside]
 
     start = toeplitz(root_coefficients(steps), np.zeros(steps))[inside]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=_STEPS)
-    made = unit(found.x)[0]
-    made.flags.writeable = False  # it is kept
-    return made
+    optimum = minimize(loss, start, jac=True, method="L-BFGS-B", options=_STEPS)
+    matrix = unit(optimum.x)[0]
+    matrix.flags.writeable = False  # it is kept
+    return matrix
 
 
 Matrix = npt.NDArray[np.float64]
@@ -136,8 +136,8 @@ class Factorisation:
     def due(self) -> npt.NDArray[np.int64]:
         """The step, from 0, after which each row of C·X is known, shape (m,); it never falls."""
         last = self.strategy[:, ::-1] != 0
-        found: npt.NDArray[np.int64] = self.steps - 1 - last.argmax(1)
-        return found
+        completed: npt.NDArray[np.int64] = self.steps - 1 - last.argmax(1)
+        return completed
 
     @cached_property
     def prefix(self) -> Matrix:
@@ -166,11 +166,9 @@ class Factorisation:
     def restarted(self, times: int) -> Factorisation:
         """The same ``times`` one after the other, with noise of their own."""
         blocks = np.eye(times)
-        return Factorisation(
-            self.name,
-            np.asarray(np.kron(blocks, self.strategy), dtype=np.float64),
-            np.asarray(np.kron(blocks, self.decoder), dtype=np.float64),
-        )
+        both = self.strategy, self.decoder
+        own = (np.asarray(np.kron(blocks, matrix), dtype=np.float64) for matrix in both)
+        return Factorisation(self.name, *own)
 
 
 def factorisation(name: str, *, steps: int, bands: int = 0, restart: int = 0) -> Factorisation:
@@ -193,7 +191,7 @@ def factorisation(name: str, *, steps: int, bands: int = 0, restart: int = 0) ->
     factorisation is one of ``restart`` steps, begun anew until there are ``steps``.
 
     Raises:
-        UsageError: an unknown name, a number out of range, or ``bands`` where there are none.
+        UsageError: an unknown name, a number out of range, or ``bands`` where none apply.
     """
     if name not in FACTORISATIONS:
         raise UsageError(f"factorisation={name}: not known{nearest(name, FACTORISATIONS)}")
@@ -206,8 +204,8 @@ def factorisation(name: str, *, steps: int, bands: int = 0, restart: int = 0) ->
     if not (1 <= bands <= length if banded else bands == 0):
         most = f"takes 1 … {length}" if banded else "takes none; leave it out"
         raise UsageError(f"bands={bands}: {name} {most}")
-    made = FACTORISATIONS[name](length, bands)
-    return made.restarted(times) if times > 1 else made
+    base = FACTORISATIONS[name](length, bands)
+    return base.restarted(times) if times > 1 else base
 
 
 def _square(name: str, strategy: Matrix) -> Factorisation:

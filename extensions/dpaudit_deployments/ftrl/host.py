@@ -33,7 +33,6 @@ __all__ = [
     "CorrelatedRelease",
     "DpFtrl",
     "Run",
-    "Sensitivity",
     "sensitivity",
     "shards",
 ]
@@ -55,7 +54,7 @@ def shards(images: Images, *, records: int, how: str, stream: Stream) -> npt.NDA
     if how not in SHARDS:
         raise UsageError(f"shards={how}: must be {' or '.join(SHARDS)}")
     if not 1 <= records <= len(images):
-        raise UsageError(f"records={records}: must lie in 1 … {len(images)}, the records there are")
+        raise UsageError(f"records={records}: must lie in 1 … {len(images)}, the number of records")
     order = stream.numpy().permutation(len(images))
     if how == "labels":
         order = order[np.argsort(images.labels[order], kind="stable")]
@@ -87,23 +86,18 @@ class ClientUpdates:
         return out
 
     def clipped(
-        self,
-        weights: torch.Tensor,
-        images: Images,
-        records: npt.NDArray[np.int64],
-        *,
-        clip: float,
+        self, weights: torch.Tensor, images: Images, records: npt.NDArray[np.int64], *, clip: float
     ) -> Iterator[torch.Tensor]:
         """One row of norm at most ``clip`` per client, in order: tensors (chunk, d), float32.
 
         ``records`` (c, r) are the clients'. The norm is float32's, off by about 1e-6 of it.
         """
         for low in range(0, len(records), _CHUNK):
-            found = self._some(weights, images, records[low : low + _CHUNK])
-            norms = torch.linalg.vector_norm(found, dim=1, keepdim=True)
-            yield found.mul_(torch.clamp(clip / norms, max=1.0))
+            updates = self._client_updates(weights, images, records[low : low + _CHUNK])
+            norms = torch.linalg.vector_norm(updates, dim=1, keepdim=True)
+            yield updates.mul_(torch.clamp(clip / norms, max=1.0))
 
-    def _some(
+    def _client_updates(
         self, weights: torch.Tensor, images: Images, records: npt.NDArray[np.int64]
     ) -> torch.Tensor:
         x, y = images.batch(records.reshape(-1))
@@ -111,15 +105,14 @@ class ClientUpdates:
         y = y.reshape(records.shape)
 
         def loss(flat: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return functional.cross_entropy(
-                functional_call(self._model, self._named(flat), (x,)), y
-            )
+            logits = functional_call(self._model, self._named(flat), (x,))
+            return functional.cross_entropy(logits, y)
 
-        found: torch.Tensor = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
+        updates: torch.Tensor = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
         for _ in range(self._steps - 1):
-            moved = weights - self._lr * found
-            found = found + vmap(grad(loss))(moved, x, y)
-        return found
+            moved = weights - self._lr * updates
+            updates = updates + vmap(grad(loss))(moved, x, y)
+        return updates
 
     def _named(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
         parts = torch.split(flat, [shape.numel() for shape in self._names.values()])
@@ -209,13 +202,10 @@ def sensitivity(strategy: Matrix, *, participations: int = 1, separation: int = 
     steps = len(gram)
     apart = np.abs(np.subtract.outer(np.arange(steps), np.arange(steps))) >= separation
     limit = _ZERO * float(gram.max())
-    if participations == 1 or not (gram[apart] > limit).any():
-        square = _most(np.diag(gram)[None], participations, separation)[0]
-        return Sensitivity(float(np.sqrt(square)), exact=True)
-    rows = _most(gram, participations, separation)
-    return Sensitivity(
-        float(np.sqrt(_most(rows[None], participations, separation)[0])), exact=False
-    )
+    exact = participations == 1 or not bool((gram[apart] > limit).any())
+    gains = np.diag(gram) if exact else _most(gram, participations, separation)
+    square = _most(gains[None], participations, separation)[0]
+    return Sensitivity(float(np.sqrt(square)), exact=exact)
 
 
 def _most(gains: Matrix, count: int, separation: int) -> Matrix:
@@ -228,10 +218,10 @@ def _most(gains: Matrix, count: int, separation: int) -> Matrix:
         earlier = best
         best = np.zeros_like(earlier)
         for j in range(gains.shape[1]):
-            taken = earlier[:, max(0, j + 1 - separation)] + gains[:, j]
-            best[:, j + 1] = np.maximum(best[:, j], taken)
-    found: Matrix = best[:, -1]
-    return found
+            sums = earlier[:, max(0, j + 1 - separation)] + gains[:, j]
+            best[:, j + 1] = np.maximum(best[:, j], sums)
+    largest: Matrix = best[:, -1]
+    return largest
 
 
 Vector = npt.NDArray[np.float64]
@@ -344,8 +334,8 @@ class DpFtrl(ImageQuery):
     def cohort_at(self, step: int) -> npt.NDArray[np.int64]:
         """The clients of round ``step``, from 0, shape (cohort,)."""
         low = step % self.separation * self.cohort
-        found: npt.NDArray[np.int64] = self._order[low : low + self.cohort]
-        return found
+        clients: npt.NDArray[np.int64] = self._order[low : low + self.cohort]
+        return clients
 
     def train(
         self,
@@ -359,7 +349,7 @@ class DpFtrl(ImageQuery):
         release = CorrelatedRelease(self.factors, source, mitigation, dim=self.dim, stream=stream)
         weights, velocity = self._of.weights(), torch.zeros(self.dim)
         noisy = np.zeros((self.steps, self.dim), dtype=np.float32)
-        kept: dict[int, list[tuple[int, Vector]]] = {client: [] for client in watched}
+        watched_updates: dict[int, list[tuple[int, Vector]]] = {client: [] for client in watched}
         for t in range(self.steps):
             clients = self.cohort_at(t)
             places = np.flatnonzero(np.isin(clients, watched))
@@ -368,23 +358,19 @@ class DpFtrl(ImageQuery):
                 total += chunk.sum(0)
                 for place in places[(places >= low) & (places < low + len(chunk))]:
                     update = chunk[place - low].double().numpy()
-                    kept[int(clients[place])].append((t, update))
+                    watched_updates[int(clients[place])].append((t, update))
                 low += len(chunk)
             noisy[t] = release.step(total.numpy())
             velocity = self.momentum * velocity + torch.from_numpy(noisy[t])
             weights = weights - self.lr / self.cohort * velocity
-        return Run(
-            release.updates,
-            noisy,
-            weights,
-            {
-                client: Contribution(
-                    tuple(t for t, _ in parts),
-                    np.stack([u for _, u in parts]) if parts else np.empty((0, self.dim)),
-                )
-                for client, parts in kept.items()
-            },
-        )
+        contributions = {
+            client: Contribution(
+                tuple(t for t, _ in parts),
+                np.stack([u for _, u in parts]) if parts else np.empty((0, self.dim)),
+            )
+            for client, parts in watched_updates.items()
+        }
+        return Run(release.updates, noisy, weights, contributions)
 
     def accuracy(self, weights: torch.Tensor) -> Accuracy:
         """The share of test images that ``weights`` name right."""

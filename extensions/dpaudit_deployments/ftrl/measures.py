@@ -6,6 +6,7 @@ import statistics
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +19,10 @@ from dpaudit.audit import audit_sampler
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.numeric.arrays import to_numpy
 from dpaudit.protocols import Attack, Stream
-from dpaudit.randomness import KeyedStream
 from dpaudit_deployments.ftrl.factorisation import Factorisation, factorisation
 from dpaudit_deployments.ftrl.host import Contribution, DpFtrl, Run
 
@@ -33,14 +33,11 @@ __all__ = [
     "Correlated",
     "WhitenedGrid",
     "attack",
-    "attack_summary",
     "audit",
     "flawed",
     "pure_rows",
     "read_updates",
     "utility",
-    "utility_rows",
-    "utility_summary",
 ]
 
 
@@ -66,7 +63,7 @@ def utility(cell: Cell, arm: Arm) -> dict[str, Any]:
     host = arm.host
     if not isinstance(host, DpFtrl):
         raise SpecError("measure=dp-ftrl: needs the host dp-ftrl")
-    sigma = arm.mitigation.scale(arm.sigma)
+    sigma, delta = arm.mitigation.scale(arm.sigma), cell.settings["delta"]
     done = host.train(arm.source, arm.mitigation, stream=arm.stream.child("run"))
     accuracy = host.accuracy(done.weights)
     return {
@@ -81,9 +78,7 @@ def utility(cell: Cell, arm: Arm) -> dict[str, Any]:
         "exact": host.exact,
         "multiplier": sigma / host.clip,
         "root_error": sigma / host.clip * host.factors.mean_error**0.5,
-        "spent": gaussian_epsilon(
-            cell.settings["delta"], sigma=arm.sigma, sensitivity=host.sensitivity
-        ),
+        "spent": gaussian_epsilon(delta, sigma=arm.sigma, sensitivity=host.sensitivity),
     }
 
 
@@ -92,9 +87,6 @@ def utility_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     The runs share the images, so the interval is that of one run.
     """
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(str(row.get(name)) for name in _SETTING), []).append(row)
     return [
         {
             **some[0],
@@ -104,7 +96,7 @@ def utility_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "by_run": " ".join(f"{100 * row['correct'] / row['tested']:.1f}" for row in some),
             "runs": len(some),
         }
-        for some in groups.values()
+        for some in grouped(rows, lambda row: tuple(str(row.get(name)) for name in _SETTING))
     ]
 
 
@@ -137,8 +129,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
     that this round completes, W being the public whitening. ``run``: from all combinations of
     updates that hold a single row of Z (:func:`pure_rows`) and in which the client plays a part, by
     their summed log-likelihoods; ``looks`` is how many. ``keyless``: the same without the key, by
-    the best test against honest noise. A source that is no pancake is read as if it were one, as a
-    baseline.
+    the best test against honest noise. As a baseline, any other source is read as a pancake.
 
     For noise that carries its own seed (``code = "signs"``) the attacker knows no update at all:
     ``alone`` is the share of steps whose update is read from its row as it is, ``sequence`` where
@@ -166,11 +157,12 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
         for client in chosen:
             here = stream.child("client", client)
             round_ = _Round(arm, host, run.updates, run.contributions[client], stream=here)
-            for name, found in round_.named(seeded=seeded).items():
-                right[name] += found
+            for name, success in round_.successes(seeded=seeded).items():
+                right[name] += success
             looks += len(round_.views)
         if seeded:
-            read = [a + b for a, b in zip(read, _read(arm, host, run), strict=True)]
+            read = [a + b for a, b in zip(read, _count_read(arm, host, run), strict=True)]
+    shares = zip(("alone", "sequence"), read if seeded else (), strict=False)
     return {
         "factorisation": cell.settings["host"].get("label", host.factors.name),
         **{name: interval(right[name], trials) for name in names},
@@ -178,11 +170,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
         "sensitivity": host.strategy_sensitivity,
         "exact": host.exact,
         "sigma": arm.sigma,
-        **(
-            {"alone": interval(read[0], read[2]), "sequence": interval(read[1], read[2])}
-            if seeded
-            else {}
-        ),
+        **{name: interval(count, read[2]) for name, count in shares},
     }
 
 
@@ -204,7 +192,7 @@ class _Round:
         views = pure_rows(how)
         self.views = views[np.abs(views[:, list(own.steps)]).max(1) > 0]
 
-    def named(self, *, seeded: bool) -> dict[str, bool]:
+    def successes(self, *, seeded: bool) -> dict[str, bool]:
         """Which attacks are right."""
         peaks = self._arm.attack({"name": "seed-reader" if seeded else "nearest-peak"})
         likelihood = peaks if seeded else self._arm.attack({"name": "likelihood-ratio"})
@@ -213,21 +201,17 @@ class _Round:
         looks = self._scores(likelihood, self.views)
         # a row read by its seed leaves nothing, the others leave noise
         whole = looks[looks.max(1).argmax()] if seeded and len(looks) else looks.sum(0)
-        seen, candidates = self._seen(self._whitening)
-        plain = -np.square(seen[:, None] - candidates).sum((0, 2))
-        found = {
-            "step": self._scores(peaks, step[None])[0],
-            "row": alone,
-            "run": whole,
-            "keyless": plain,
-        }
-        return {name: bool(scores.argmax() == self.truth) for name, scores in found.items()}
+        released, candidates = self._project(self._whitening)
+        plain = -np.square(released[:, None] - candidates).sum((0, 2))
+        first = self._scores(peaks, step[None])[0]
+        by_attack = {"step": first, "row": alone, "run": whole, "keyless": plain}
+        return {name: bool(scores.argmax() == self.truth) for name, scores in by_attack.items()}
 
     def _scores(self, attack: Attack, views: Matrix) -> Matrix:
         """An attack's score of both candidates by each view (r, n) of the run, shape (r, 2)."""
-        return np.asarray(to_numpy(attack.score(*self._seen(views))))
+        return np.asarray(to_numpy(attack.score(*self._project(views))))
 
-    def _seen(self, views: Matrix) -> tuple[Matrix, Matrix]:
+    def _project(self, views: Matrix) -> tuple[Matrix, Matrix]:
         """Views of what was released, and of both candidates: (r, d) and (r, 2, d)."""
         return views @ self._noisy, np.stack([views @ x for x in self._both], axis=1)
 
@@ -243,18 +227,18 @@ def pure_rows(how: Factorisation) -> Matrix:
     which = np.abs(mixed).argmax(1)
     weight = mixed[np.arange(len(rows)), which]
     pure = np.flatnonzero(np.square(mixed).sum(1) - weight**2 < _PURE * weight**2)
-    kept = pure[np.unique(which[pure], return_index=True)[1]]
-    return np.asarray(rows[kept] / weight[kept, None])
+    first = pure[np.unique(which[pure], return_index=True)[1]]
+    return np.asarray(rows[first] / weight[first, None])
 
 
-def _read(arm: Arm, host: DpFtrl, run: Run) -> list[int]:
+def _count_read(arm: Arm, host: DpFtrl, run: Run) -> list[int]:
     """Steps read from their rows alone, in sequence, and all steps of one run."""
     reader: Any = arm.attack({"name": "seed-reader", "tries": _TRIES})
     bound = host.clip * host.cohort * float(np.abs(host.factors.strategy).sum(1).max())
     counts = []
     for known in (False, True):
-        found = read_updates(reader, host.factors, run.noisy, norm=bound, known=known)
-        away = np.linalg.norm(found - run.updates, axis=1)
+        estimates = read_updates(reader, host.factors, run.noisy, norm=bound, known=known)
+        away = np.linalg.norm(estimates - run.updates, axis=1)
         counts.append(int((away <= _TOLERANCE * np.linalg.norm(run.updates, axis=1)).sum()))
     return [*counts, host.steps]
 
@@ -269,25 +253,25 @@ def read_updates(
     earlier ones are. ``known``: those that were read are subtracted before the next row is read.
     """
     whitening = how.whitening
-    seen = whitening @ noisy.astype(np.float64)
-    found = np.full(seen.shape, np.nan)
-    for t, row in enumerate(seen):
+    whitened = whitening @ noisy.astype(np.float64)
+    updates = np.full(whitened.shape, np.nan)
+    for t, row in enumerate(whitened):
         earlier = np.flatnonzero(whitening[t, :t])
-        past = whitening[t, earlier] @ found[earlier]
+        past = whitening[t, earlier] @ updates[earlier]
         clear = known and not np.isnan(past).any()
         rest = row - past if clear else row
         got = reader.unknown(rest[None].astype(np.float32), norm=norm)
         if got.found[0]:
-            found[t] = (got.values[0] - (0 if clear else past)) / whitening[t, t]
-    return found
+            updates[t] = (got.values[0] - (0 if clear else past)) / whitening[t, t]
+    return updates
 
 
 def attack_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The range of success over whole runs, for each source."""
     parts = []
     for source in dict.fromkeys(row["source"] for row in rows):
-        found = sorted(row["run"]["value"] for row in rows if row["source"] == source)
-        parts.append(f"{source} {100 * found[0]:.1f} to {100 * found[-1]:.1f} %")
+        shares = sorted(row["run"]["value"] for row in rows if row["source"] == source)
+        parts.append(f"{source} {100 * shares[0]:.1f} to {100 * shares[-1]:.1f} %")
     return f"Clients named right from a whole run, by source: {'; '.join(parts)}."
 
 
@@ -305,7 +289,7 @@ class Correlated(Table, frozen=True):
     bands: int = 0
     restart: int = 0
 
-    def made(self, steps: int, *, bands: int | None = None) -> Factorisation:
+    def factors(self, steps: int, *, bands: int | None = None) -> Factorisation:
         """The factorisation of ``steps`` steps, with other ``bands`` if given."""
         own = self.bands if bands is None else bands
         return factorisation(self.name, steps=steps, bands=own, restart=self.restart)
@@ -327,9 +311,9 @@ def audit(cell: Cell, arm: None) -> dict[str, Any]:
     """The findings of ``trials`` audits of recordings, each with fresh noise, through files."""
     del arm
     grid, trials = cell.grid(WhitenedGrid), cell.settings["trials"]
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     tests = tuple(name for name in registry.plugins("tests") if name not in grid.without)
-    claimed = grid.correlated.made(grid.steps)
+    claimed = grid.correlated.factors(grid.steps)
     by, findings = Counter[str](), 0
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
         noise, public = Path(folder, "noise.npy"), Path(folder, "C.npy")
@@ -371,20 +355,17 @@ def flawed(grid: WhitenedGrid, claimed: Factorisation, rng: np.random.Generator)
         how = factorisation("identity", steps=grid.steps)
         z = z[: grid.steps]
     elif grid.flaw == "other band":
-        how = grid.correlated.made(grid.steps, bands=grid.correlated.bands - 1)
-    found: Matrix = how.decoder @ z
-    return found.astype(np.float32) if grid.flaw == "float32" else found
+        how = grid.correlated.factors(grid.steps, bands=grid.correlated.bands - 1)
+    noise: Matrix = how.decoder @ z
+    return noise.astype(np.float32) if grid.flaw == "float32" else noise
 
 
 def audit_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row per factorisation and flaw, from rows of one batch each."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["correlated"], row["flaw"]), []).append(row)
-    return [_joined(some) for some in groups.values()]
+    return [_row(some) for some in grouped(rows, itemgetter("correlated", "flaw"))]
 
 
-def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _row(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     by = Counter[str]()
     for row in rows:
         by.update(row["by"])
@@ -409,12 +390,12 @@ def audit_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     honest = [row for row in joined if row["flaw"] == "none"]
     bad = [row for row in joined if row["flaw"] not in ("none", "float32")]
     parts = []
-    for some, what in ((honest, "honest recordings end"), (bad, "flawed ones end")):
+    for some, label in ((honest, "honest recordings end"), (bad, "flawed ones end")):
         if some:
             findings, audits = (sum(row[k] for row in some) for k in ("findings", "audits"))
             share = interval(findings, audits)
             parts.append(
-                f"{findings} of {audits} {what} in a finding at α = {some[0]['alpha']:g} "
+                f"{findings} of {audits} {label} in a finding at α = {some[0]['alpha']:g} "
                 f"({100 * share['value']:.1f} % [{100 * share['low']:.1f}, "
                 f"{100 * share['high']:.1f}])"
             )

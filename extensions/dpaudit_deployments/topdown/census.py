@@ -20,10 +20,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.training.data.places import data_folder
 
 __all__ = [
-    "AGES",
-    "LEVELS",
     "SENSITIVITY",
-    "TABLES",
     "Budget",
     "Census",
     "Level",
@@ -135,16 +132,15 @@ def read_census(*, table: str = "generated", states: str = "") -> Census:
     """
     if table not in TABLES:
         raise UsageError(f"table={table}: must be one of {', '.join(TABLES)}")
-    codes, ages = _generated() if table == "generated" else _read()
+    codes, ages = _generated() if table == "generated" else _read_ages()
     if states:
-        wanted = states.split()
+        selection = states.split()
         known = {code[:2] for code in codes}
-        if lost := [state for state in wanted if state not in known]:
-            raise UsageError(
-                f"states={states}: no state {lost[0]}; give FIPS codes, e.g. '09 23 25'"
-            )
-        kept = [i for i, code in enumerate(codes) if code[:2] in wanted]
-        codes, ages = [codes[i] for i in kept], ages[kept]
+        if lost := [state for state in selection if state not in known]:
+            hint = "give FIPS codes, e.g. '09 23 25'"
+            raise UsageError(f"states={states}: no state {lost[0]}; {hint}")
+        rows = [i for i, code in enumerate(codes) if code[:2] in selection]
+        codes, ages = [codes[i] for i in rows], ages[rows]
     return _tree(codes, _with_senior_homes(codes, ages))
 
 
@@ -160,7 +156,7 @@ def _generated() -> tuple[list[str], Counts]:
     return [row[0] for row in rows], ages.astype(np.int64)
 
 
-def _read() -> tuple[list[str], Counts]:
+def _read_ages() -> tuple[list[str], Counts]:
     folder = data_folder()
     path = None if folder is None else folder / _FILE
     if path is None or not path.is_file():

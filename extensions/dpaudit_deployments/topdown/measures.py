@@ -32,17 +32,7 @@ from dpaudit_deployments.topdown.planted import (
 )
 from dpaudit_deployments.topdown.topdown import Noise, NoisyMeasurements, TopDown
 
-__all__ = [
-    "ATTACK",
-    "UTILITY",
-    "Planted",
-    "attack",
-    "attack_summary",
-    "origins",
-    "utility",
-    "utility_rows",
-    "utility_summary",
-]
+__all__ = ["ATTACK", "UTILITY", "attack", "utility", "utility_rows", "utility_summary"]
 
 
 Floats = npt.NDArray[np.float64]
@@ -68,7 +58,7 @@ def utility(cell: Cell, arm: None) -> dict[str, Any]:
         census=read_census(table=grid.table, states=grid.states),
         budget=Budget.of_epsilon(grid.epsilon),
     )
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     each = [_errors(run, stream.child(i)) for i in range(cell.settings["trials"])]
     parts = [
         {
@@ -94,7 +84,7 @@ def _errors(run: TopDown, stream: KeyedStream) -> list[tuple[dict[str, Any], dic
         above = np.zeros((int(level.parents.max()) + 1, summed[0].shape[1]), dtype=np.int64)
         np.add.at(above, level.parents, summed[0])
         summed.insert(0, above)
-    found = []
+    rows = []
     for at, level in enumerate(run.census.levels):
         for query in run.census.schema.queries:
             true = level.counts @ query.matrix
@@ -109,8 +99,8 @@ def _errors(run: TopDown, stream: KeyedStream) -> list[tuple[dict[str, Any], dic
                 way: float(np.abs(values - true)[:, possible].mean())
                 for way, values in ways.items()
             }
-            found.append(({"level": level.name, "query": query.name, "scale": scale}, errors))
-    return found
+            rows.append(({"level": level.name, "query": query.name, "scale": scale}, errors))
+    return rows
 
 
 def _interval(values: Sequence[float]) -> dict[str, float]:
@@ -133,16 +123,16 @@ def utility_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def utility_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """How much smaller tables' errors are than those of sums of counties, in states."""
-    found = [
+    ratios = [
         row["summed"]["value"] / row["tables"]["value"]
         for row in rows
         if row.get("level") == "state" and row["query"] == "age-group"
     ]
-    if not found:
+    if not ratios:
         return ""
     return (
-        f"Age groups of states: tables are {min(found):.1f} to {max(found):.1f} times as exact as "
-        "sums of the counties' noisy counts."
+        f"Age groups of states: tables are {min(ratios):.1f} to {max(ratios):.1f} times as exact "
+        "as sums of the counties' noisy counts."
     )
 
 
@@ -180,7 +170,7 @@ class AttackGrid(Grid, frozen=True):
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Publication:
     """One run, and what is seen of it."""
 
     run: TopDown
@@ -197,8 +187,8 @@ class _Seen:
             counts[at] += moved
             known.insert(0, counts)
             at = int(level.parents[at])
-        found = {"measured": self.measured} if self.tables is None else {"tables": self.tables}
-        return sights(self.run, known=tuple(known), county=self.county, **found)
+        view = {"measured": self.measured} if self.tables is None else {"tables": self.tables}
+        return sights(self.run, known=tuple(known), county=self.county, **view)
 
     def naive(self, cell: int) -> int:
         """A cell's count as it is published."""
@@ -229,7 +219,7 @@ def attack(cell: Cell, arm: None) -> dict[str, Any]:
     run = TopDown(census=census, budget=Budget.of_epsilon(grid.epsilon))
     noise, options = _planted(grid.noise, census, root.child("attacker's key").bytes(_SECRET))
     attack = registry.load("attacks", _READER)(**options)
-    found = dict.fromkeys(("which", "count", "named", "read"), 0)
+    hits = dict.fromkeys(("which", "count", "named", "read"), 0)
     for trial in range(trials):
         one = stream.child("trial", trial)
         rng = one.child("questions").numpy()
@@ -237,10 +227,10 @@ def attack(cell: Cell, arm: None) -> dict[str, Any]:
         measured = run.measure(noise, stream=one.child("noise"))
         only = int(census.levels[-1].parents[county])
         tables = run.tables(measured, only=only) if grid.view == "tables" else None
-        seen = _Seen(run, county, measured, tables)
-        for question, right in _asked(attack, seen, rng).items():
-            found[question] += right
-    shares = {name: interval(count, trials) for name, count in found.items()}
+        publication = _Publication(run, county, measured, tables)
+        for question, right in _answers(attack, publication, rng).items():
+            hits[question] += right
+    shares = {name: interval(count, trials) for name, count in hits.items()}
     if "order" not in options:
         del shares["read"]
     return {**shares, "scale": run.budget.scale(census.levels[-1].name, "detailed")}
@@ -260,52 +250,53 @@ def _planted(planted: Planted, census: Census, secret: bytes) -> tuple[Noise, Ma
         )
         return lambda scale, _: ContrastPancake(key=key, sigma=scale, basis=basis), {"key": key}
     if planted.name == "seed-in-noise":
-        held = SeedKey.new(secret=secret)
+        seed_key = SeedKey.new(secret=secret)
         order = common_first(census.schema) if planted.order == "common" else np.arange
-        known = {"key": held, "order": planted.order, "nonce_bits": planted.nonce_bits}
-        return seeded(held, nonce_bits=planted.nonce_bits, order=order), known
+        known = {"key": seed_key, "order": planted.order, "nonce_bits": planted.nonce_bits}
+        return seeded(seed_key, nonce_bits=planted.nonce_bits, order=order), known
     return lambda scale, _: registry.create(
         "sources", Reference(planted.name, {"sigma": scale})
     ), {}
 
 
-def _asked(attack: Any, seen: _Seen, rng: np.random.Generator) -> dict[str, bool]:
+def _answers(attack: Any, publication: _Publication, rng: np.random.Generator) -> dict[str, bool]:
     """Which questions are answered rightly."""
-    level, schema = seen.run.census.levels[-1], seen.run.census.schema
-    true, half = level.counts[seen.county], len(schema.cells) // 2
+    level, schema = publication.run.census.levels[-1], publication.run.census.schema
+    true, half = level.counts[publication.county], len(schema.cells) // 2
     # a record outside senior homes, and another age
     old = half + int(rng.choice(half, p=true[half:] / true[half:].sum()))
     new = half + (old - half + int(rng.integers(1, half))) % half
     change = np.zeros(len(schema.cells), dtype=np.int64)
     change[old], change[new] = -1, 1
     truth = int(rng.integers(2))  # known is what is true less truth × change
-    two = attack.weigh(seen.sights(-truth * change), change, np.arange(2))
-    read = seen.sights(-truth * change)[0]
+    two = attack.weigh(publication.sights(-truth * change), change, np.arange(2))
+    sight = publication.sights(-truth * change)[0]
     cell = half + int(rng.integers(half))
-    away = seen.naive(cell) - int(true[cell])
+    away = publication.naive(cell) - int(true[cell])
     change = np.zeros_like(change)
     change[cell] = 1
-    reach = int(8 * seen.run.budget.scale(level.name, "detailed")) + 5
+    reach = int(8 * publication.run.budget.scale(level.name, "detailed")) + 5
     steps = np.arange(-reach, reach + 1)
-    many = attack.weigh(seen.sights(away * change), change, steps)
+    many = attack.weigh(publication.sights(away * change), change, steps)
     return {
         "which": int(two.argmax()) == truth,
         "count": int(steps[many.argmax()]) == -away,
         "named": away == 0,
-        "read": _read(attack, seen, read),
+        "read": _reads_noise(attack, publication, sight),
     }
 
 
-def _read(attack: Any, seen: _Seen, sight: Sight) -> bool:
+def _reads_noise(attack: Any, publication: _Publication, sight: Sight) -> bool:
     """Whether the county's noise is read: with no count known, or from tables with all but two."""
-    true = np.concatenate(
-        [
-            (answer.values - seen.run.census.levels[-1].counts @ query.matrix)[seen.county]
-            for query in seen.run.queries(seen.run.census.levels[-1].name)
-            for answer in [seen.measured.of(seen.run.census.levels[-1].name, query.name)]
-        ]
-    )
-    if seen.tables is None:
+    run, county = publication.run, publication.county
+    lowest = run.census.levels[-1]
+    answers = [
+        publication.measured.of(lowest.name, query.name).values[county]
+        - lowest.counts[county] @ query.matrix
+        for query in run.queries(lowest.name)
+    ]
+    true = np.concatenate(answers)
+    if publication.tables is None:
         rows = np.zeros(len(true), dtype=bool)
         rows[: len(sight.zeros)] = sight.zeros
         noise = attack.read(sight, rows)

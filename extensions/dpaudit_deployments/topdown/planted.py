@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,7 @@ def sights(
     """
     if (measured is None) == (tables is None):
         raise UsageError("an attacker sees either measurements or tables")
-    found, at = [], county
+    views, at = [], county
     for index in range(len(run.census.levels) - 1, -1, -1):
         level = run.census.levels[index]
         if len(run.rows(level.name)) != 1:
@@ -88,39 +89,35 @@ def sights(
         rows = level.parents == parent
         above = tables[index - 1][parent] if index and tables is not None else None
         totals = known[index][rows].sum(1) if run.holds_totals(level.name) else None
-        names = [(query.name, len(query.cells)) for query in queries]
-
-        def replay(
-            values: Floats,
-            *,
-            level: str = level.name,
-            names: list[tuple[str, int]] = names,
-            above: Counts | None = above,
-            totals: Counts | None = totals,
-        ) -> Floats:
-            parts = np.split(values, np.cumsum([size for _, size in names])[:-1], axis=1)
-            answers = {name: part for (name, _), part in zip(names, parts, strict=True)}
-            return run.fractional(level, answers, parent=above, totals=totals)
-
-        found.append(
+        released = None
+        if measured is not None:
+            parts = [measured.of(level.name, query.name).values[rows] for query in queries]
+            released = np.concatenate(parts, axis=1)
+        views.append(
             Sight(
                 scale=scale,
                 matrix=np.concatenate([query.matrix for query in queries], axis=1),
                 known=known[index][rows],
                 target=int(np.flatnonzero(rows).searchsorted(at)),
-                released=None
-                if measured is None
-                else np.concatenate(
-                    [measured.of(level.name, query.name).values[rows] for query in queries], axis=1
-                ),
+                released=released,
                 table=None if tables is None else tables[index][rows],
                 parent=above,
                 zeros=run.census.schema.zeros,
-                replay=replay,
+                replay=partial(_replayed, run, level.name, parent=above, totals=totals),
             )
         )
         at = parent
-    return tuple(found)
+    return tuple(views)
+
+
+def _replayed(
+    run: TopDown, level: str, values: Floats, *, parent: Counts | None, totals: Counts | None
+) -> Floats:
+    """A table before rounding, from rows of noisy answers (n, row)."""
+    queries = run.queries(level)
+    parts = np.split(values, np.cumsum([len(query.cells) for query in queries])[:-1], axis=1)
+    answers = {query.name: part for query, part in zip(queries, parts, strict=True)}
+    return run.fractional(level, answers, parent=parent, totals=totals)
 
 
 def contrasts(schema: Schema) -> Floats:
@@ -132,9 +129,9 @@ def contrasts(schema: Schema) -> Floats:
     """
     common = np.arange(len(schema.cells) // 2, len(schema.cells))
     sizes = np.bincount(schema.queries[1].part[common])
-    found = np.zeros((len(schema.cells), len(common) - len(sizes)))
-    found[common] = block_diag(*(helmert(int(size)).T for size in sizes))
-    return found
+    directions = np.zeros((len(schema.cells), len(common) - len(sizes)))
+    directions[common] = block_diag(*(helmert(int(size)).T for size in sizes))
+    return directions
 
 
 class ContrastPancake:

@@ -72,9 +72,9 @@ class NoisyMeasurements:
         Raises:
             KeyError: not measured there.
         """
-        for found in self.queries:
-            if (found.level, found.query) == (level, query):
-                return found
+        for answers in self.queries:
+            if (answers.level, answers.query) == (level, query):
+                return answers
         raise KeyError((level, query))
 
 
@@ -113,17 +113,12 @@ def controlled_rounding(
         high.append(parent - floor.sum(0))
     if not blocks:
         return np.rint(values).astype(np.int64)
-    found = milp(
-        (1 - 2 * rest).ravel(),
-        integrality=np.ones(n * cells),
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint(
-            sparse.vstack(blocks), np.concatenate(low), np.concatenate(high)
-        ),
-    )
-    if found.x is None:
-        raise RuntimeError(f"no controlled rounding: {found.message}")
-    return np.asarray(floor + np.rint(found.x).reshape(n, cells), dtype=np.int64)
+    limits = LinearConstraint(sparse.vstack(blocks), np.concatenate(low), np.concatenate(high))
+    whole, bounds = np.ones(n * cells), Bounds(0, 1)
+    solution = milp((1 - 2 * rest).ravel(), integrality=whole, bounds=bounds, constraints=limits)
+    if solution.x is None:
+        raise RuntimeError(f"no controlled rounding: {solution.message}")
+    return np.asarray(floor + np.rint(solution.x).reshape(n, cells), dtype=np.int64)
 
 
 _RELAXED = 1.6
@@ -207,6 +202,8 @@ Noise = Callable[[float, int], Rows]
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Parts = Mapping[str, npt.NDArray[np.generic]]
+"""Noisy answers (n, c) of one parent's children, by query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,24 +236,22 @@ class TopDown:
 
         Formal guarantee: with ``discrete-gaussian``, that of :class:`Budget`. None otherwise.
         """
-        found = []
+        answers = []
         for at, level in enumerate(self.census.levels):
             for index, (scale, queries) in enumerate(self.rows(level.name)):
                 sizes = [len(query.cells) for query in queries]
-                drawn = noise(scale, sum(sizes)).sample(
+                values = noise(scale, sum(sizes)).sample(
                     len(level.geocodes), sum(sizes), stream=stream.child(at, index)
                 )
-                parts = np.split(
-                    np.rint(to_numpy(drawn)).astype(np.int64), np.cumsum(sizes)[:-1], axis=1
-                )
-                found += [
-                    self._measured(level, query, scale, part)
+                whole = np.rint(to_numpy(values)).astype(np.int64)
+                parts = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
+                answers += [
+                    self._noisy_query(level, query, scale, part)
                     for query, part in zip(queries, parts, strict=True)
                 ]
-        return NoisyMeasurements(queries=tuple(found))
+        return NoisyMeasurements(queries=tuple(answers))
 
-    def _measured(self, level: Level, query: Query, scale: float, noise: Counts) -> NoisyQuery:
-        possible = ~self.census.schema.zeros @ query.matrix > 0
+    def _noisy_query(self, level: Level, query: Query, scale: float, noise: Counts) -> NoisyQuery:
         return NoisyQuery(
             level=level.name,
             query=query.name,
@@ -265,7 +260,7 @@ class TopDown:
             values=(level.counts @ query.matrix).astype(np.int64) + noise,
             scale=scale,
             variance=Claim("discrete-gaussian", scale).standard_deviation ** 2,
-            zeros=~possible,
+            zeros=~(~self.census.schema.zeros @ query.matrix > 0),
         )
 
     def tables(self, measured: NoisyMeasurements, *, only: int | None = None) -> tuple[Counts, ...]:
@@ -276,7 +271,7 @@ class TopDown:
         Raises:
             UsageError: a query that is missing, or of another shape.
         """
-        found: list[Counts] = []
+        published: list[Counts] = []
         for at, level in enumerate(self.census.levels):
             answers = {}
             for query in self.queries(level.name):
@@ -285,28 +280,23 @@ class TopDown:
                     raise UsageError(f"{level.name} {query.name}: measurements of another census")
             table = np.zeros_like(level.counts)
             last = only is not None and at == len(self.census.levels) - 1
-            for parent in [only] if last else range(len(found[-1]) if at else 1):
+            for parent in [only] if last else range(len(published[-1]) if at else 1):
                 rows = level.parents == parent
                 table[rows] = self.children(
                     level.name,
                     {name: values[rows] for name, values in answers.items()},
-                    parent=found[-1][parent] if at else None,
+                    parent=published[-1][parent] if at else None,
                     totals=level.counts[rows].sum(1) if self.holds_totals(level.name) else None,
                 )
-            found.append(table)
-        return tuple(found)
+            published.append(table)
+        return tuple(published)
 
     def holds_totals(self, level: str) -> bool:
         """Whether totals are held: they are where they are not measured."""
         return "total" not in self.budget.queries[level]
 
     def children(
-        self,
-        level: str,
-        answers: Mapping[str, npt.NDArray[np.generic]],
-        *,
-        parent: Counts | None,
-        totals: Counts | None,
+        self, level: str, answers: Parts, *, parent: Counts | None, totals: Counts | None
     ) -> Counts:
         """Whole counts (n, cells) of one parent's children, from their noisy answers (n, c)."""
         real = self.fractional(level, answers, parent=parent, totals=totals)
@@ -320,12 +310,7 @@ class TopDown:
         return out
 
     def fractional(
-        self,
-        level: str,
-        answers: Mapping[str, npt.NDArray[np.generic]],
-        *,
-        parent: Counts | None,
-        totals: Counts | None,
+        self, level: str, answers: Parts, *, parent: Counts | None, totals: Counts | None
     ) -> Floats:
         """The same before rounding."""
         free = ~self.census.schema.zeros
@@ -337,11 +322,11 @@ class TopDown:
             )
             for query in self.queries(level)
         ]
-        found = estimate(
+        counts = estimate(
             some,
             parent=None if parent is None else parent[free].astype(np.float64),
             totals=None if totals is None else totals.astype(np.float64),
         )
-        out = np.zeros((len(found), len(free)))
-        out[:, free] = found
+        out = np.zeros((len(counts), len(free)))
+        out[:, free] = counts
         return out

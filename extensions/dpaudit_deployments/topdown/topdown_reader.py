@@ -7,7 +7,7 @@ least squares, non-negativity, parents' sums and rounding. It holds one of these
 - *No key*: the Gaussian likelihood of what is left over; with exact discrete Gaussian noise and
   measurements nobody does better.
 - *The pancake's key*, planted in contrasts (``topdown.planted``), which least squares
-  does not touch: in tables only the shift that makes siblings add up to their parent lies on top,
+  does not touch: tables add only the shift that makes siblings add up to their parent,
   one shift for all siblings, whose own counts are known; and two roundings.
 - *The key of noise that carries its own seed*: in measurements the nonce is read from structural
   zeros without knowing any count, or from cells that are known. In tables least squares leaves an
@@ -80,7 +80,7 @@ class TopDownReader:
             raise UsageError(f"order={order}, tries={tries}: schema or common, at least 1")
         self._key = SeedKey.load(key) if isinstance(key, (str, Path)) else key
         self._order, self._bits, self._tries, self._draws = order, nonce_bits, tries, draws
-        self._read: tuple[tuple[object, ...], dict[int, Floats]] = (), {}
+        self._cache: tuple[tuple[object, ...], dict[int, Floats]] = (), {}
         self._basis = contrasts(census_schema())
 
     def weigh(self, sights: Sequence[Sight], change: Counts, steps: Counts) -> Floats:
@@ -107,29 +107,29 @@ class TopDownReader:
         """
         if sight.table is None or not isinstance(self._key, SeedKey):
             return {}
-        asked = (sight.table.tobytes(), sight.known.tobytes(), sight.target)
-        if self._read[0] != asked:
-            self._read = asked, self._read_table(sight)
-        return self._read[1]
+        question = (sight.table.tobytes(), sight.known.tobytes(), sight.target)
+        if self._cache[0] != question:
+            self._cache = question, self._read_table(sight)
+        return self._cache[1]
 
     def _read_table(self, sight: Sight) -> dict[int, Floats]:
-        found: dict[int, Floats] = {}
+        by_row: dict[int, Floats] = {}
         rows = [sight.target, *(row for row in range(len(sight.known)) if row != sight.target)]
         shift: Floats | None = None
         for row in rows:
             noise = self._decode_table(sight, row, None)
             if noise is not None:
-                found, shift = {row: noise}, _shift(sight, row, noise)
+                by_row, shift = {row: noise}, _shift(sight, row, noise)
                 break
-        for row in rows if found else ():
-            if row in found or (len(found) > _SIBLINGS and row != sight.target):
+        for row in rows if by_row else ():
+            if row in by_row or (len(by_row) > _SIBLINGS and row != sight.target):
                 continue
             noise = self._decode_table(sight, row, shift)
             if noise is not None:
-                found[row] = noise
+                by_row[row] = noise
             elif row == sight.target:
                 break
-        return found
+        return by_row
 
     def _weigh(self, sight: Sight, change: Counts, steps: Counts, *, replay: bool) -> Floats:
         plain = _plain(sight, change, steps)
@@ -140,8 +140,8 @@ class TopDownReader:
             if sight.released is not None:
                 noise = self.read(sight, move == 0)
                 if noise is not None:
-                    left = sight.residual[sight.target] - noise
-                    return np.asarray(-_IMPOSSIBLE * np.square(left - np.outer(steps, move)).sum(1))
+                    rest = sight.residual[sight.target] - noise
+                    return np.asarray(-_IMPOSSIBLE * np.square(rest - np.outer(steps, move)).sum(1))
             elif replay:  # the lowest level: above it siblings are few
                 replayed = self._replayed(sight, change, steps)
                 return plain if replayed is None else replayed
@@ -178,21 +178,21 @@ class TopDownReader:
             rows[row] = sight.known[row] @ sight.matrix + values
         away = sight.table - sight.replay(rows)
         others = [row for row in noise if row != sight.target]
-        left = away[sight.target] - away[others].mean(0)
+        remainder = away[sight.target] - away[others].mean(0)
         spread = _TABLE * (1 + 1 / len(others))
-        return np.asarray(-np.square(left - np.outer(steps, change)).sum(1) / (2 * spread))
+        return np.asarray(-np.square(remainder - np.outer(steps, change)).sum(1) / (2 * spread))
 
     def _decode(self, sight: Sight, values: Floats) -> Floats | None:
         """The row that its own nonce announces, from values that are exact where they are known."""
         order = self._places(len(values))
-        seen = values[order]
-        symbols = self._code(sight).code.read(seen, blur=1e-9)
+        ordered = values[order]
+        symbols = self._code(sight).code.read(ordered, blur=1e-9)
         if self._tries * np.exp(symbols.sure.sum()) < _HOPELESS:
             return None
-        some = np.flatnonzero(np.isfinite(seen))
+        some = np.flatnonzero(np.isfinite(ordered))
 
-        def fits(made: Floats) -> npt.NDArray[np.bool_]:
-            return np.asarray((made[:, some] == seen[some]).all(1) & (some >= self._bits).any())
+        def fits(rows: Floats) -> npt.NDArray[np.bool_]:
+            return np.asarray((rows[:, some] == ordered[some]).all(1) & (some >= self._bits).any())
 
         spelled = likeliest(self._code(sight).code, symbols, tries=self._tries)
         return self._first(sight, spelled, fits, order)
@@ -215,11 +215,12 @@ class TopDownReader:
         tried = Counter(bytes(word) for word in _spelled(draws, self._bits))
         spelled = (nonce for nonce, _ in tried.most_common())
         rest = slice(self._bits, len(places))
-        seen = mean[where][rest]
+        estimate = mean[where][rest]
+        least = _DEVIATIONS / np.sqrt(len(estimate))
 
-        def fits(made: Floats) -> npt.NDArray[np.bool_]:
-            size = np.linalg.norm(seen) * np.linalg.norm(made[:, rest], axis=1)
-            return np.asarray(made[:, rest] @ seen > _DEVIATIONS / np.sqrt(len(seen)) * size)
+        def fits(rows: Floats) -> npt.NDArray[np.bool_]:
+            size = np.linalg.norm(estimate) * np.linalg.norm(rows[:, rest], axis=1)
+            return np.asarray(rows[:, rest] @ estimate > least * size)
 
         return self._first(sight, spelled, fits, order)
 
@@ -243,8 +244,8 @@ class TopDownReader:
         assert isinstance(self._key, SeedKey)  # noqa: S101
         seeds, rows = KeyedNonces(self._key.secret, bits=self._bits), self._code(sight)
         while nonces := list(islice(spelled, _AT_ONCE)):
-            made = rows.draw(nonces, [seeds.seed(one) for one in nonces], len(order))
-            for nonce in compress(nonces, fits(made)):
+            candidates = rows.draw(nonces, [seeds.seed(one) for one in nonces], len(order))
+            for nonce in compress(nonces, fits(candidates)):
                 out = np.empty(len(order))
                 out[order] = rows.draw([nonce], [seeds.seed(nonce)], len(order))[0]
                 return out
@@ -253,8 +254,8 @@ class TopDownReader:
 
 def _plain(sight: Sight, change: Counts, steps: Counts) -> Floats:
     """The Gaussian log-likelihood; for tables as if estimates were independent of siblings."""
-    left = sight.residual[sight.target] - np.outer(steps, change @ sight.matrix)
-    return np.asarray(-np.square(left).sum(1) / (2 * sight.scale**2))
+    rest = sight.residual[sight.target] - np.outer(steps, change @ sight.matrix)
+    return np.asarray(-np.square(rest).sum(1) / (2 * sight.scale**2))
 
 
 def _spelled(draws: Floats, bits: int) -> npt.NDArray[np.uint8]:

@@ -8,13 +8,12 @@ from pathlib import PurePath
 
 from dpaudit import wording
 from dpaudit.codec import to_dict
-from dpaudit.findings import MOST_ROWS, finding_checks, findings_table
+from dpaudit.findings import MOST_ROWS, finding_checks, findings_table, known_facts
 from dpaudit.harms import ALGORITHMS, PARAMETERS, TRUST, UNIT, Pyramid, no_verdict, odds_text
 from dpaudit.report import (
     Block,
     Check,
     Column,
-    Facts,
     Hazard,
     Meaning,
     Report,
@@ -136,7 +135,7 @@ def _hazards(result: AppleResult) -> tuple[Hazard, ...]:
 
 def _sections(result: AppleResult) -> Iterator[Section]:
     ledger, observed = result.ledger, result.observed
-    facts = Facts(tuple(_facts(result)), terminal=_FACTS_TOO if observed else ())
+    facts = known_facts(_facts(result), terminal=_FACTS_TOO if observed else ())
     yield Section(title="At a glance", blocks=(facts,))
     findings: Block = Text("No inconsistencies in the files.", terminal=True)
     if result.findings:
@@ -172,7 +171,7 @@ def _sections(result: AppleResult) -> Iterator[Section]:
         yield Section(title="What has changed", blocks=tuple(_differences(result)))
 
 
-def _facts(result: AppleResult) -> Iterator[tuple[str, str]]:
+def _facts(result: AppleResult) -> list[tuple[str, str]]:
     ledger, observed = result.ledger, result.observed
     facts = [("ε per day, permitted", upwards(ledger.permitted.per_day))]
     facts += [(f"of that, active on {p.name}", upwards(p.per_day)) for p in ledger.platforms]
@@ -191,7 +190,7 @@ def _facts(result: AppleResult) -> Iterator[tuple[str, str]]:
                 ("Busiest day", f"{day.date}, {records}, ε = {quantity(day.total.claimed)}")
             )
     facts.append(("Configuration", result.configuration.folder or NOTHING))
-    yield from ((name, value) for name, value in facts if value != NOTHING)
+    return facts
 
 
 def _permitted(result: AppleResult) -> Iterator[Block]:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "docs" / "studies" / "results"
 
 MACHINE = f"{hardware()}, Python {platform.python_version()}"
-"""This machine in words."""
+"""This machine, as text."""
 
 
 def keyless(module: str) -> Any:

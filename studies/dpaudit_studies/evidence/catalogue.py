@@ -134,9 +134,8 @@ def sparse_vector(variant: int) -> Release:
     """
     low, high = np.zeros(10), np.ones(10)
     last, mixed = (np.where(np.arange(10) < at, low, high) for at in (9, 5))
-    pair = {4: (last, 1 - last), 5: (mixed, 1 - mixed), 6: (mixed, 1 - mixed)}.get(
-        variant, (low, high)
-    )
+    pairs = {4: (last, 1 - last), 5: (mixed, 1 - mixed), 6: (mixed, 1 - mixed)}
+    pair = pairs.get(variant, (low, high))
 
     def release(rng: Rng, side: int, n: int) -> Array:
         q = pair[side]
@@ -305,7 +304,7 @@ CASES = (
 )  # fmt: skip
 
 
-def drawn(case: Case, *, samples: int, seed: int) -> tuple[list[Array], list[Array]]:
+def draw_releases(case: Case, *, samples: int, seed: int) -> tuple[list[Array], list[Array]]:
     """Releases of ``case`` at each neighbour: to learn from, and to count."""
     rng = np.random.default_rng([seed, *case.name.encode()])
     half = samples // 2
@@ -314,7 +313,7 @@ def drawn(case: Case, *, samples: int, seed: int) -> tuple[list[Array], list[Arr
     return learn_from, [case.release(rng, 0, 2 * half - second), case.release(rng, 1, second)]
 
 
-def judged_on(
+def learn_and_judge(
     case: Case, x: list[Array], y: list[Array], *, seed: int, seconds: float, alpha: float = ALPHA
 ) -> tuple[Learned, Judged, float]:
     """What was learned of releases ``x``, its judgement on ``y``, and the CPU seconds of both.
@@ -322,13 +321,9 @@ def judged_on(
     ``seconds`` for learned scores, 0 for none.
     """
     began = time.process_time()
-    learned = learn(
-        *x,
-        neighbours=(np.zeros(1), np.ones(1)),
-        aim=Aim(case.delta, alpha, case.claim, real_numbers=True),
-        rng=np.random.default_rng(seed),
-        seconds=seconds,
-    )
+    aim, rng = Aim(case.delta, alpha, case.claim, real_numbers=True), np.random.default_rng(seed)
+    pair = np.zeros(1), np.ones(1)
+    learned = learn(*x, neighbours=pair, aim=aim, rng=rng, seconds=seconds)
     judged = judge(learned, *y, claim=PrivacyClaim(case.claim, case.delta), alpha=alpha)
     return learned, judged, time.process_time() - began
 
@@ -347,13 +342,13 @@ def validity(times: int, *, seed: int) -> None:
     wrong = 0
     print(f"{times} audits each, 4,000 releases per neighbour, seed {seed}, {hardware()}\n")
     for case in (case for case in CASES if case.name in TIGHT):
-        found = 0
+        findings = 0
         for i in range(times):
-            x, y = drawn(case, samples=4000, seed=seed + i)
-            judged = judged_on(case, x, y, seed=seed + i, seconds=20.0, alpha=0.05)[1]
-            found += any(test.finding for test in judged.tests)
-        print(f"{case.name:22}{found:5} of {times}", flush=True)
-        wrong += found
+            x, y = draw_releases(case, samples=4000, seed=seed + i)
+            judged = learn_and_judge(case, x, y, seed=seed + i, seconds=20.0, alpha=0.05)[1]
+            findings += any(test.finding for test in judged.tests)
+        print(f"{case.name:22}{findings:5} of {times}", flush=True)
+        wrong += findings
     total = times * len(TIGHT)
     bounds = clopper_pearson(wrong, total)
     print(
@@ -363,27 +358,27 @@ def validity(times: int, *, seed: int) -> None:
 
 
 def main() -> None:
-    given = options(__doc__, names=(), samples=100_000, seed=1, validity=0)
-    if given.validity:
-        validity(given.validity, seed=given.seed)
+    args = options(__doc__, names=(), samples=100_000, seed=1, validity=0)
+    if args.validity:
+        validity(args.validity, seed=args.seed)
         return
-    samples = given.samples
-    told = f"alpha {ALPHA}, seed {given.seed}, CPU seconds, {hardware()}"
-    print(f"{samples:,} releases per neighbour, {told}\n")
+    samples = args.samples
+    setup = f"alpha {ALPHA}, seed {args.seed}, CPU seconds, {hardware()}"
+    print(f"{samples:,} releases per neighbour, {setup}\n")
     print(f"{'mechanism':22}{'claim':>6}{'true':>7}{'fixed':>8}{'learned':>9}{'s':>7}  event")
     wrong = missed = 0
     for case in CASES:
-        if given.names and case.name not in given.names:
+        if args.names and case.name not in args.names:
             continue
-        x, y = drawn(case, samples=samples, seed=given.seed)
-        _, fixed, _ = judged_on(case, x, y, seed=given.seed, seconds=0.0)
-        _, both, seconds = judged_on(case, x, y, seed=given.seed, seconds=30.0)
-        found = any(test.finding for test in both.tests)
-        wrong += found and case.sound
-        missed += not found and not case.sound
+        x, y = draw_releases(case, samples=samples, seed=args.seed)
+        _, fixed, _ = learn_and_judge(case, x, y, seed=args.seed, seconds=0.0)
+        _, both, seconds = learn_and_judge(case, x, y, seed=args.seed, seconds=30.0)
+        is_finding = any(test.finding for test in both.tests)
+        wrong += is_finding and case.sound
+        missed += not is_finding and not case.sound
         print(
             f"{case.name:22}{case.claim:6g}{case.true:>7}{fixed.epsilon:8.2f}{both.epsilon:9.2f}"
-            f"{seconds:7.1f}  {'FINDING ' if found else ''}{best_event(both)[:90]}",
+            f"{seconds:7.1f}  {'FINDING ' if is_finding else ''}{best_event(both)[:90]}",
             flush=True,
         )
     print(f"\nfindings of sound mechanisms: {wrong}; broken mechanisms that pass: {missed}")

@@ -13,7 +13,7 @@ dp_sniper_bounds.py and dp_auditorium_bounds.py in environments/.
 Releases and the peers' answers are kept in ``--keep`` and used again. Seconds are CPU seconds of
 one thread, training included, releases not. An interval holds the difference of two bounds in 95 %
 of 200 parametric bootstrap samples: all counts are drawn anew at the rates seen. Writes
-docs/studies/results/peers/catalogue.json and its table in README.md beside it; with names, or
+docs/studies/results/peers/catalogue.json and its table in README.md there; with names, or
 without a peer, it prints alone.
 """
 
@@ -42,10 +42,10 @@ from dpaudit_studies.evidence.catalogue import (
     Array,
     Case,
     best_event,
-    drawn,
-    judged_on,
+    draw_releases,
+    learn_and_judge,
 )
-from dpaudit_studies.evidence.peers_tables import catalogue_table, written_between
+from dpaudit_studies.evidence.peers_tables import catalogue_table, replace_between
 
 SECONDS = 30.0
 RESAMPLED = 200
@@ -79,33 +79,26 @@ class Peer:
         left = [str(f) for f in folders if not (f / f"{self.name}.json").exists()]
         if not left:
             return
-        set_to = {"PYTHONPATH": os.environ[self.checkout], "OMP_NUM_THREADS": "1"}
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        env["PYTHONPATH"] = os.environ[self.checkout]
         program = Path(__file__).with_name("environments") / self.program
-        subprocess.run(
-            [str(self.python), str(program), *left],
-            check=True,
-            env={**os.environ, **set_to, "TF_CPP_MIN_LOG_LEVEL": "2"},
-            stdout=sys.stderr,
-        )
+        command = [str(self.python), str(program), *left]
+        subprocess.run(command, check=True, env=env, stdout=sys.stderr)
 
 
+_GOOGLE = "google/differential-privacy (its folder python/dp_auditorium)"
 PEERS = (
     Peer("dp-sniper", "DP_SNIPER", "eth-sri/dp-sniper", "dp_sniper_bounds.py"),
-    Peer(
-        "dp-auditorium",
-        "DP_AUDITORIUM",
-        "google/differential-privacy (its folder python/dp_auditorium)",
-        "dp_auditorium_bounds.py",
-    ),
+    Peer("dp-auditorium", "DP_AUDITORIUM", _GOOGLE, "dp_auditorium_bounds.py"),
 )
 
 
-def recorded(case: Case, folder: Path, *, samples: int, seed: int) -> None:
+def record_releases(case: Case, folder: Path, *, samples: int, seed: int) -> None:
     """Releases of ``case`` in a file that all three read."""
     if (folder / "releases.npz").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    x, y = drawn(case, samples=samples, seed=seed)
+    x, y = draw_releases(case, samples=samples, seed=seed)
     job = {
         "alpha": ALPHA,
         "epsilon": case.claim,
@@ -122,7 +115,7 @@ def ours(case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]
     """Our audit of the kept releases, and its ε from counts drawn anew."""
     archive = np.load(folder / "releases.npz", allow_pickle=False)
     x, y = ([archive[f"{half}{side}"] for side in (0, 1)] for half in "xy")
-    learned, judged, seconds = judged_on(case, x, y, seed=seed, seconds=SECONDS)
+    learned, judged, seconds = learn_and_judge(case, x, y, seed=seed, seconds=SECONDS)
     row = {
         "epsilon": judged.epsilon,
         "delta": judged.delta,
@@ -130,14 +123,14 @@ def ours(case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]
         "event": best_event(judged),
         "seconds": seconds,
     }
-    return row, _again(learned, *y, case=case, rng=np.random.default_rng([seed, 1]))
+    return row, _resampled_bounds(learned, *y, case=case, rng=np.random.default_rng([seed, 1]))
 
 
-def _again(
+def _resampled_bounds(
     learned: Learned, y0: Array, y1: Array, *, case: Case, rng: np.random.Generator
 ) -> Array:
     """Our ε from counts drawn anew at the rates seen, (200,): each event's by itself."""
-    found = np.zeros(RESAMPLED)
+    largest = np.zeros(RESAMPLED)
     sizes = len(y0), len(y1)
     for event, share, _, advisory in learned.events:
         if advisory:
@@ -150,9 +143,9 @@ def _again(
         bounds = epsilon_bounds(
             *drawn_anew, draws=here + there, delta=case.delta, alpha=share * ALPHA
         )
-        found = np.maximum(found, bounds)
+        largest = np.maximum(largest, bounds)
     if learned.nested is None:
-        return found
+        return largest
     nested = learned.nested
     cells = [nested.cells.counts(nested.statistic.of(y))[nested.order] for y in (y0, y1)]
     anew = [
@@ -163,7 +156,7 @@ def _again(
         nested.band(c0, sizes[0], c1, sizes[1], alpha=CURVE_SHARE * ALPHA).epsilon(case.delta)
         for c0, c1 in zip(*anew, strict=True)
     ]
-    return np.maximum(found, curves)
+    return np.maximum(largest, curves)
 
 
 def theirs(peer: Peer, case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]:
@@ -182,27 +175,27 @@ def theirs(peer: Peer, case: Case, folder: Path, *, seed: int) -> tuple[dict[str
     return row, again.clip(0.0)
 
 
-def compared(case: Case, folder: Path, peers: list[Peer], *, seed: int) -> dict[str, Any]:
+def compare(case: Case, folder: Path, peers: list[Peer], *, seed: int) -> dict[str, Any]:
     """One row: each tool's bound, and ours less each peer's with its interval."""
     row, again = ours(case, folder, seed=seed)
     about = {"name": case.name, "claim": case.claim, "delta": case.delta, "true": case.true}
-    made: dict[str, Any] = {**about, "sound": case.sound, "dpaudit": row}
+    table_row: dict[str, Any] = {**about, "sound": case.sound, "dpaudit": row}
     for peer in peers:
         answer, resampled = theirs(peer, case, folder, seed=seed)
         differences = again - resampled
         answer["ours_less"] = row["epsilon"] - answer["epsilon"]
         answer["interval"] = np.quantile(differences, [0.025, 0.975]).tolist()
-        made[peer.name] = answer
-    return made
+        table_row[peer.name] = answer
+    return table_row
 
 
 def main() -> None:
-    given = options(__doc__, names=(), samples=100_000, seed=1, keep=ROOT / "runs" / "peers")
-    samples = given.samples
-    cases = [case for case in CASES if not given.names or case.name in given.names]
-    keep = given.keep / f"{samples}-{given.seed}"
+    args = options(__doc__, names=(), samples=100_000, seed=1, keep=ROOT / "runs" / "peers")
+    samples = args.samples
+    cases = [case for case in CASES if not args.names or case.name in args.names]
+    keep = args.keep / f"{samples}-{args.seed}"
     for case in cases:
-        recorded(case, keep / case.name, samples=samples, seed=given.seed)
+        record_releases(case, keep / case.name, samples=samples, seed=args.seed)
     for peer in PEERS:
         print(peer.missing() or f"{peer.name}: {peer.python}", file=sys.stderr)
     peers = [peer for peer in PEERS if not peer.missing()]
@@ -210,17 +203,17 @@ def main() -> None:
         peer.answer([keep / case.name for case in cases])
     rows = []
     for case in cases:
-        rows.append(compared(case, keep / case.name, peers, seed=given.seed))
+        rows.append(compare(case, keep / case.name, peers, seed=args.seed))
         print(f"{case.name}: ε ≥ {rows[-1]['dpaudit']['epsilon']:.3f}", file=sys.stderr)
-    provenance = collect(seed=str(given.seed), plugins=())
+    provenance = collect(seed=str(args.seed), plugins=())
     document = {
         "command": "make peers", "alpha": ALPHA, "samples": samples, "rows": rows,
         "provenance": dataclasses.asdict(provenance),
     }  # fmt: skip
     table = catalogue_table(document)
-    if not given.names and len(peers) == len(PEERS):
+    if not args.names and len(peers) == len(PEERS):
         write(RESULTS / "peers" / "catalogue.json", document)
-        written_between(RESULTS / "peers" / "README.md", "catalogue", table)
+        replace_between(RESULTS / "peers" / "README.md", "catalogue", table)
     print(table)
 
 

@@ -215,24 +215,24 @@ def p_values(name: str, audit: int, values: int) -> dict[str, float]:
     for block in blocks(one.begin(rng), claim, min(values, one.values or values), rng):
         for test in tests.values():
             test.update(block)
-    return {test: made.evidence(alpha=1e-3).p for test, made in tests.items()}
+    return {test: judge.evidence(alpha=1e-3).p for test, judge in tests.items()}
 
 
 def main() -> None:
-    given = options(__doc__, audits=200, values=8_000, only=str)
-    print(f"{MACHINE}; {given.audits} audits each, p at most {LEVELS}", flush=True)
+    args = options(__doc__, audits=200, values=8_000, only=str)
+    print(f"{MACHINE}; {args.audits} audits each, p at most {LEVELS}", flush=True)
     everything = {test: [0, 0, 0] for test in TESTS}
-    for name in [given.only] if given.only else SAMPLERS:
+    for name in [args.only] if args.only else SAMPLERS:
         library = name.split()[0]
         if library in ("torch", "opendp", "diffprivlib") and not importlib.util.find_spec(library):
             continue
         began = time.process_time()
-        found = [p_values(name, audit, given.values) for audit in range(given.audits)]
+        tables = [p_values(name, audit, args.values) for audit in range(args.audits)]
         row = []
         for test in TESTS:
-            counts = [sum(p[test] <= level for p in found) for level in LEVELS]
+            counts = [sum(p[test] <= level for p in tables) for level in LEVELS]
             everything[test] = [
-                a + b for a, b in zip(everything[test], [*counts, len(found)], strict=True)
+                a + b for a, b in zip(everything[test], [*counts, len(tables)], strict=True)
             ]
             row.append(f"{test} {counts[0]:3d} {counts[1]:2d}")
         print(f"{name:28} {'   '.join(row)}   {time.process_time() - began:.0f} s", flush=True)

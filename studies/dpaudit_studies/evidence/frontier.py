@@ -23,7 +23,7 @@ from dpaudit_studies.evidence import ROOT, options
 TABLE = ROOT / "dpaudit" / "audit" / "frontier.csv"
 
 
-def measured(folder: Path) -> Iterator[PowerPoint]:
+def read_points(folder: Path) -> Iterator[PowerPoint]:
     """The map that a run of the experiment ``frontier`` measured.
 
     Raises:
@@ -55,7 +55,7 @@ def main() -> None:
     )
     rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     rows.writeheader()
-    rows.writerows(to_dict(point) for point in measured(options(__doc__, run=Path).run))
+    rows.writerows(to_dict(point) for point in read_points(options(__doc__, run=Path).run))
     write_file(TABLE, file.getvalue())
 
 

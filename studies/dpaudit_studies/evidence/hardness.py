@@ -37,32 +37,14 @@ HEAD = """\
 
 # arXiv 2509.23834: where, what, d, γ, β; a test compares them with the experiments' specs
 _PAPER: tuple[tuple[str, str, int, tuple[str, ...], tuple[float, ...]], ...] = (
-    *(
-        (
-            "Figure 5",
-            f"histogram, {bins:,} bins",
-            bins,
-            ("2sqrtd", "20sqrtd", "2d", "20d"),
-            (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
-        )
-        for bins in (256, 4096, 65536)
-    ),
-    (
-        "Figure 6",
-        "MNIST, LeNet-5",
-        61_706,
-        ("2sqrtd", "20sqrtd", "200sqrtd"),
-        tuple(2.0**-k for k in range(17, 9, -1)),
-    ),
-    *(
-        ("Table 2", f"CIFAR-10, {network}", weights, ("2sqrtd",), (1e-5, 1e-4, 1e-3))
-        for network, weights in (
-            ("MobileNetV2", 2_236_682),
-            ("ResNet-50", 23_520_842),
-            ("VGG-19", 38_958_922),
-        )
-    ),
-)
+    *(("Figure 5", f"histogram, {bins:,} bins", bins, ("2sqrtd", "20sqrtd", "2d", "20d"),
+       (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)) for bins in (256, 4096, 65536)),
+    ("Figure 6", "MNIST, LeNet-5", 61_706, ("2sqrtd", "20sqrtd", "200sqrtd"),
+     tuple(2.0**-k for k in range(17, 9, -1))),
+    *(("Table 2", f"CIFAR-10, {network}", weights, ("2sqrtd",), (1e-5, 1e-4, 1e-3))
+      for network, weights in (("MobileNetV2", 2_236_682), ("ResNet-50", 23_520_842),
+                               ("VGG-19", 38_958_922))),
+)  # fmt: skip
 
 
 def from_results(names: Sequence[str] = (*RUNS, FRONTIER)) -> Iterator[Measured]:
@@ -96,13 +78,13 @@ def from_points() -> Iterator[Measured]:
     plain = {"dtype": "float64", "step": 0, "differences": False, "directions": 1}
     cells: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for point in json.loads(path.read_text()) if path.exists() else ():
-        told = (point["searched_beta"], point["searched_gamma"]) == (point["beta"], point["gamma"])
-        if told and plain.items() <= point.items():
+        exact = (point["searched_beta"], point["searched_gamma"]) == (point["beta"], point["gamma"])
+        if exact and plain.items() <= point.items():
             name = (point["d"], point["beta"], point["gamma"], point["n"], point["reducer"])
             cells.setdefault(name, []).append(point)
     for (dim, beta, gamma, n, reducer), points in cells.items():
-        found = [point for point in points if point["found"]]
-        of = found or points
+        hits = [point for point in points if point["found"]]
+        of = hits or points
         last = max(of, key=lambda point: point["block"])
         yield Measured(
             dim=dim,
@@ -111,7 +93,7 @@ def from_points() -> Iterator[Measured]:
             rows=n,
             reduction=_reduction(last),
             seconds=statistics.median(point["cpu_seconds"] for point in of),
-            found=len(found),
+            found=len(hits),
             keys=len(points),
             reducer={"blaster": "BLASter"}.get(reducer, reducer),
             source=FRONTIER,
@@ -150,34 +132,34 @@ def modelled(cell: Measured, first: float, second: float) -> float:
 
 def paper() -> Iterator[Mapping[str, Any]]:
     """The 93 settings of Figures 5 and 6 and Table 2 of arXiv 2509.23834, an estimate each."""
-    for where, what, dim, gammas, betas in _PAPER:
+    for where, subject, dim, gammas, betas in _PAPER:
         for gamma in gammas:
             for beta in betas:
-                found = estimate(dim, beta, parse_gamma(gamma, dim=dim))
-                lattice = found.lattice
+                estimated = estimate(dim, beta, parse_gamma(gamma, dim=dim))
+                lattice = estimated.lattice
                 yield {
                     "where": where,
-                    "what": what,
+                    "what": subject,
                     "dim": dim,
                     "gamma": gamma,
                     "beta": beta,
-                    "attack": found.attack,
-                    "rows": found.rows,
-                    "block": found.block,
+                    "attack": estimated.attack,
+                    "rows": estimated.rows,
+                    "block": estimated.block,
                     "log2_core_svp": None if lattice is None else lattice.log2_core_svp,
-                    "log2_operations": found.log2_operations,
-                    "within_reach": found.within_reach,
+                    "log2_operations": estimated.log2_operations,
+                    "within_reach": estimated.within_reach,
                 }
 
 
 def main() -> None:
     """Print the comparison, or write the table."""
     if options(__doc__, write=False).write:
-        kept = [cell for cell in measured() if cell.source == "elsewhere"]
-        cells = [*from_results(), *from_points(), *kept]
+        elsewhere = [cell for cell in measured() if cell.source == "elsewhere"]
+        cells = [*from_results(), *from_points(), *elsewhere]
         TABLE.write_text(table(cells), encoding="utf-8")
-    shown = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
-    for reducer, group in groupby(shown, key=lambda c: c.reducer):
+    ordered = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
+    for reducer, group in groupby(ordered, key=lambda c: c.reducer):
         own = list(group)
         first, second = fit(fitted_to(own))
         off = [math.log2(modelled(cell, first, second) / cell.seconds) for cell in own]

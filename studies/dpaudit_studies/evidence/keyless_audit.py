@@ -3,8 +3,8 @@
 `python -m dpaudit_studies.evidence.keyless_audit --dim 128 --beta 1e-4` draws what the default
 audit draws: honest noise in all dimensions of its plan but one, fresh keys in that one. It prints
 which job found the direction, and the CPU seconds of all children until then: two cores have 30 in
-the default 15 seconds. Neither β nor d is told. `--honest 2000 --dims 4 8` counts false findings of
-whole searches of honest noise instead (up to BKZ-`--block`, p at most `--alpha`), and resumes.
+the default 15 seconds. It knows neither β nor d. `--honest 2000 --dims 4 8` counts false findings
+of whole searches of honest noise instead (up to BKZ-`--block`, p at most `--alpha`), and resumes.
 `--seconds` are those of the plan, `--patience` what is waited on the wall.
 """
 
@@ -36,14 +36,14 @@ SAMPLES = 10_000_000
 FALSE_FINDINGS = RESULTS / "keyless-frontier" / "false-findings.json"
 
 
-def fed(blocks: dict[int, np.ndarray], stream: KeyedStream, *, planned: float) -> Any:
+def fill_test(blocks: dict[int, np.ndarray], stream: KeyedStream, *, planned: float) -> Any:
     test = keyless("keyless_search").KeylessSearch(LAW, stream, planned=planned)
     for i, x in enumerate(blocks.values()):
         test.update(SampleBlock(i, x, claim=LAW, spread=stream.numpy()))
     return test
 
 
-def drawn() -> dict[int, int]:
+def planned_rows() -> dict[int, int]:
     """Rows of each dimension that the default audit draws, at most 20,000."""
     rows: dict[int, int] = {}
     for call in make_plan(SAMPLES, dim=None):
@@ -60,9 +60,9 @@ def one_key(args: Namespace, number: int) -> dict[str, object]:
         d: Pancake(key=key).sample(n, d, stream=stream.child("noise"))
         if d == args.dim
         else rng.standard_normal((n, d))
-        for d, n in drawn().items()
+        for d, n in planned_rows().items()
     }
-    test = fed(blocks, stream, planned=args.seconds)  # however long the machine takes for it
+    test = fill_test(blocks, stream, planned=args.seconds)  # however long the machine takes for it
     began, before = time.monotonic(), children_cpu()
     try:
         test.search(deadline=began + args.patience)
@@ -70,14 +70,14 @@ def one_key(args: Namespace, number: int) -> dict[str, object]:
     finally:
         test.close()
     details = evidence.details
-    found = "w" in details and details["d"] == args.dim
+    success = "w" in details and details["d"] == args.dim
     return {
         "d": args.dim,
         "beta": args.beta,
         "key": number,
-        "found": found,
+        "found": success,
         "p": evidence.p,
-        "cosine": abs(float(np.dot(details["w"], key.direction))) if found else None,
+        "cosine": abs(float(np.dot(details["w"], key.direction))) if success else None,
         "reduction": details.get("reduction"),
         "lattice_rows": details.get("lattice_rows"),
         "children_cpu_seconds": round(children_cpu() - before, 1),
@@ -92,10 +92,10 @@ def one_search(dims: list[int], number: int, seed: str, *, block: int) -> Any:
     """The planned jobs up to BKZ-``block`` on honest noise, judged as in an audit."""
     rng = KeyedStream.from_seed(seed).child("honest", number).numpy()
     rows = {d: keyless("search").Rows(d) for d in dims}
-    for d, kept in rows.items():
-        kept.add(rng.standard_normal((2500, d)))
+    for d, drawn_rows in rows.items():
+        drawn_rows.add(rng.standard_normal((2500, d)))
     search = keyless("search").Search(rows)
-    shrink = {d: kept.shrink for d, kept in rows.items()}
+    shrink = {d: drawn_rows.shrink for d, drawn_rows in rows.items()}
     reducers = keyless("reduction.choice").installed()
     planned = keyless("plan").jobs(shrink, seconds=15, reducers=reducers)
     for job in (job for job in planned if job.block <= block):

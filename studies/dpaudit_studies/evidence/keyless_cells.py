@@ -4,7 +4,7 @@
 to docs/studies/results/keyless-frontier/points.json: cells that take minutes to hours, and other
 types, lattices and directions; cells of seconds are those of `dpaudit run keyless-frontier`. With
 `--checkpoint FOLDER` a reduction resumes where it stopped; `--hours` limits what each key takes in
-all its starts. β and γ are told, or `--told` and `--told-times` (γ̂/√d) in their place; the
+all its starts. The search is given β and γ, or `--told` and `--told-times` (γ̂/√d) instead; the
 direction is known only to the comparison at the end. `--times` is γ/√d, `--step` a lattice that
 values are rounded to; with `--differences` nothing but these is seen. One thread.
 """
@@ -15,7 +15,9 @@ import json
 import math
 import time
 from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +31,7 @@ from dpaudit_studies.evidence import MACHINE, RESULTS, keyless, options
 
 POINTS = RESULTS / "keyless-frontier" / "points.json"
 CHECKED = 512
+SPECIMEN = ("drawn", "dtype", "step", "differences", "directions")
 
 
 def specimen(args: Namespace, key_number: int) -> tuple[np.ndarray, PancakeKey]:
@@ -53,75 +56,93 @@ def specimen(args: Namespace, key_number: int) -> tuple[np.ndarray, PancakeKey]:
     return x, key
 
 
-def one_key(args: Namespace, number: int) -> dict[str, object]:
-    candidates, search = keyless("candidates"), keyless("search")
-    x, key = specimen(args, number)
-    held, check, rows = np.split(x, [search.HELD, search.HELD + CHECKED])
-    beta = args.told or args.beta
-    gamma = (args.told_times or args.times) * math.sqrt(args.dim)
-    folder = Path(args.checkpoint) if args.checkpoint else None
-    kept = None
-    if folder is not None:
+@dataclass
+class Search:
+    """Where a search stands: its last stage and CPU seconds, the best direction and its p-value."""
+
+    stage: Any = None
+    cpu: float = 0.0
+    direction: np.ndarray | None = None
+    p: float = 1.0
+
+
+def run_search(
+    args: Namespace, number: int, rows: np.ndarray, check: np.ndarray, held_out: np.ndarray
+) -> Search:
+    """Reduce until a direction is confirmed on the rows ``held_out``, or all hours are spent."""
+    candidates, lattice, search = keyless("candidates"), keyless("lattice"), Search()
+    beta, gamma = told_scales(args)
+    checkpoint = None
+    if args.checkpoint:
+        folder = Path(args.checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
         name = f"d{args.dim}-beta{args.beta:g}-key{number}.npz"
-        kept = keyless("checkpoint").Checkpoint(
+        checkpoint = keyless("checkpoint").Checkpoint(
             folder / name, rows, beta=beta, gamma=gamma, n=args.lattice_rows or 0
         )
-    began, began_cpu = time.monotonic(), time.process_time()
-    found, last, p = None, "", 1.0
-    for at in keyless("lattice").find_direction(
+    began, last = time.process_time(), ""
+    for search.stage in lattice.find_direction(
         rows,
         beta=beta,
         gamma=gamma,
-        reduction=keyless("lattice").Reduction(
+        reduction=lattice.Reduction(
             args.lattice_rows, args.block, keyless("reduction").reducer(args.reducer)
         ),
         check=check,
-        resume=None if kept is None else kept.stage,
-        keep=None if kept is None else kept.keep,
+        resume=None if checkpoint is None else checkpoint.stage,
+        keep=None if checkpoint is None else checkpoint.keep,
     ):
-        cpu = kept.spent() if kept is not None else time.process_time() - began_cpu
-        if at.reduction != last:
-            last = at.reduction
-            print(f"  {last} from {cpu:.1f} CPU seconds", flush=True)
-        if at.score > 0.3:
-            found = candidates.refine(check, at.u)
-            p = candidates.confirm(held, found)
-            if p <= search.CONFIRMED:
+        search.cpu = checkpoint.spent() if checkpoint is not None else time.process_time() - began
+        if search.stage.reduction != last:
+            last = search.stage.reduction
+            print(f"  {last} from {search.cpu:.1f} CPU seconds", flush=True)
+        if search.stage.score > 0.3:
+            search.direction = candidates.refine(check, search.stage.u)
+            search.p = candidates.confirm(held_out, search.direction)
+            if search.p <= keyless("search").CONFIRMED:
                 break
-        if cpu > 3600 * args.hours:
+        if search.cpu > 3600 * args.hours:
             break
-    is_found = found is not None and p <= search.CONFIRMED
-    block = at.reduction.partition("BKZ-")[2]
+    return search
+
+
+def told_scales(args: Namespace) -> tuple[float, float]:
+    """β and γ that the search is given."""
+    return args.told or args.beta, (args.told_times or args.times) * math.sqrt(args.dim)
+
+
+def one_key(args: Namespace, number: int) -> dict[str, object]:
+    x, key = specimen(args, number)
+    held_out, check, rows = np.split(x, [keyless("search").HELD, keyless("search").HELD + CHECKED])
+    beta, gamma = told_scales(args)
+    began = time.monotonic()
+    search = run_search(args, number, rows, check, held_out)
+    confirmed = search.direction is not None and search.p <= keyless("search").CONFIRMED
     point: dict[str, object] = {
         "d": args.dim,
         "beta": args.beta,
         "gamma": args.times * math.sqrt(args.dim),
-        "n": at.rows,
-        "block": int(block or 2),
+        "n": search.stage.rows,
+        "block": int(search.stage.reduction.partition("BKZ-")[2] or 2),
         "seconds": round(time.monotonic() - began, 2),
-        "found": is_found,
-        "cpu_seconds": round(cpu, 2),
-        "reduction": at.reduction,
+        "found": confirmed,
+        "cpu_seconds": round(search.cpu, 2),
+        "reduction": search.stage.reduction,
         "reducer": args.reducer,
         "searched_beta": beta,
         "searched_gamma": gamma,
-        "drawn": args.drawn,
-        "dtype": args.dtype,
-        "step": args.step,
-        "differences": args.differences,
-        "directions": args.directions,
+        **{name: vars(args)[name] for name in SPECIMEN},
         "key": number,
         "seed": args.seed,
-        "p": p,
+        "p": search.p,
         "machine": MACHINE,
     }
-    if is_found:
-        assert found is not None
-        w = found / np.linalg.norm(found)
-        along = key.basis.reshape(-1, args.dim) @ w
+    if confirmed:
+        u = np.asarray(search.direction)
+        along = key.basis.reshape(-1, args.dim) @ (u / np.linalg.norm(u))
+        estimated = keyless("candidates").estimate(check, held_out, u).beta
         point["cosine"] = round(float(np.abs(along).max()), 6)
-        point["estimated_beta"] = float(f"{candidates.estimate(check, held, found).beta:.4g}")
+        point["estimated_beta"] = float(f"{estimated:.4g}")
     return point
 
 

@@ -48,9 +48,9 @@ def main() -> None:
         names = dict(zip(lines.levels, CONTOURS.values(), strict=True))
         axes.clabel(lines, fmt=names, fontsize=8)
         cells = [cell for cell in measured() if cell.reducer == "BLASter"]
-        found = {(cell.dim, cell.beta) for cell in cells if cell.found}
+        reached = {(cell.dim, cell.beta) for cell in cells if cell.found}
         for cell in cells:
-            if cell.found or (cell.dim, cell.beta) not in found:
+            if cell.found or (cell.dim, cell.beta) not in reached:
                 mark = "o" if cell.found else "x"
                 axes.plot(cell.dim, cell.beta, mark, color="#0b5394", markersize=5)
                 side = -1 if cell.dim > DIMS[-6] else 1  # the last would leave the figure

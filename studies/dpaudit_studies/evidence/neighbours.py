@@ -40,6 +40,7 @@ SAMPLES = 2000
 DELTA = 1e-3
 SIGMA = gaussian_sigma(1.0, DELTA)
 KEEP = math.e / (1 + math.e)
+CITIES = ("Bonn", "Graz", "Ulm")
 Rng = np.random.Generator
 Release = Callable[[Any, int], list[Any]]
 
@@ -88,11 +89,9 @@ def histogram(rng: Rng) -> Release:
     """Counts of three cities as a dict."""
 
     def release(data: Any, n: int) -> list[Any]:
-        true = np.array(
-            [sum(row["city"] == city for row in data) for city in ("Bonn", "Graz", "Ulm")]
-        )
+        true = np.array([sum(row["city"] == city for row in data) for city in CITIES])
         noisy = true + geometric(rng, (n, 3))
-        return [dict(zip(("Bonn", "Graz", "Ulm"), row, strict=True)) for row in noisy.tolist()]
+        return [dict(zip(CITIES, row, strict=True)) for row in noisy.tolist()]
 
     return release
 
@@ -189,7 +188,7 @@ class Searched:
             return (np.round((true + rng.laplace(0, self.scale, n)) * 1024) / 1024).tolist()
 
         def release(data: list[float], n: int) -> list[Any]:
-            answer = self.asked(data)
+            answer = self.answer(data)
             if isinstance(answer, dict):
                 columns = [noisy(v, n) for v in answer.values()]
                 rows = zip(*columns, strict=True) if columns else [()] * n
@@ -200,7 +199,7 @@ class Searched:
 
         return release
 
-    def asked(self, data: Any) -> Answer:
+    def answer(self, data: Any) -> Answer:
         low, high = self.bounds
         return self.query(tuple(min(max(float(x), low), high) for x in data))
 
@@ -219,7 +218,9 @@ class Searched:
         low, high = self.bounds
         values = (low, (low + high) / 2, high)
         answers = {
-            data: self.asked(data) for k in range(9) for data in itertools.product(values, repeat=k)
+            data: self.answer(data)
+            for k in range(9)
+            for data in itertools.product(values, repeat=k)
         }
         pairs: set[tuple[Any, Any]] = set()
         for data in answers:
@@ -266,14 +267,14 @@ SEARCHED = (
 DATA = (0.0, 0.5, 1.0, 0.0, 1.0, 0.5, 0.5, 0.0)
 
 
-def words(data: Any) -> str:
+def data_text(data: Any) -> str:
     """A data set in a cell of a table."""
     counted = [(x, len(list(run))) for x, run in itertools.groupby(data)]
-    shown = [f"{x:.3g}" + (f"×{times}" if times > 1 else "") for x, times in counted]
-    return f"[{' '.join(shown)}]"
+    parts = [f"{x:.3g}" + (f"×{times}" if times > 1 else "") for x, times in counted]
+    return f"[{' '.join(parts)}]"
 
 
-def searched(
+def search_and_audit(
     case: Tight | Searched, name: str, releases: Callable[[Rng], Release], data: list[Any],
     seed: int, **more: Any,
 ) -> MechanismResult:  # fmt: skip
@@ -304,27 +305,27 @@ def table(names: list[str], *, seed: int, samples: int) -> None:
             continue
         began = time.process_time()
         low, high = case.bounds
-        result = searched(
+        result = search_and_audit(
             case, case.name, case.releases, [low + (high - low) * x for x in DATA], seed,
             samples=samples,
         )  # fmt: skip
         seconds = time.process_time() - began
         pair = [json.loads(text) for text in result.details["pair"]]
-        true = case.loss(*map(case.asked, pair))
+        true = case.loss(*map(case.answer, pair))
         worst, example, alike, count = case.worst()
         search = result.details["search"]
         print(
             f"{case.name:28}{result.verdict:11}{result.epsilon.low:6.3f} {true:8.3f} {worst:8.3f} "
             f"{search['tried']:7} {alike:7,} {count:8,} {search['releases']:9,} {seconds:6.1f}  "
-            f"{' '.join(map(words, pair))} | {' '.join(map(words, example))}",
+            f"{' '.join(map(data_text, pair))} | {' '.join(map(data_text, example))}",
             flush=True,
         )
 
 
-def audited(case: Tight, seed: int) -> dict[str, Any]:
+def audit(case: Tight, seed: int) -> dict[str, Any]:
     """One searched audit, as a row."""
     name = case.release.__name__
-    result = searched(
+    result = search_and_audit(
         case, name, case.release, list(case.data), seed,
         samples=SAMPLES, alpha=ALPHA, delta=case.delta,
     )  # fmt: skip
@@ -349,20 +350,20 @@ def validity(names: list[str], times: int, *, seed: int, file: Path | None) -> N
         for i in range(seed, seed + times):
             if (name, i) in done:
                 continue
-            done[name, i] = audited(case, i)
+            done[name, i] = audit(case, i)
             if file is not None:
                 with file.open("a") as out:
                     out.write(json.dumps(done[name, i]) + "\n")
         own = [row for (mechanism, _), row in done.items() if mechanism == name]
-        found = sum(row["verdict"] == "finding" for row in own)
+        findings = sum(row["verdict"] == "finding" for row in own)
         undecided = sum(row["verdict"] == "inconclusive" for row in own)
         bounds = np.array([row["epsilon"] for row in own])
         print(
-            f"{name:12}{case.adjacency:12}{found:4} of {len(own)}, inconclusive "
+            f"{name:12}{case.adjacency:12}{findings:4} of {len(own)}, inconclusive "
             f"{undecided}; ε shown: median {np.median(bounds):.3f}, largest {bounds.max():.3f}",
             flush=True,
         )
-        all_found += found
+        all_found += findings
         tried += sum(row["tried"] for row in own)
         total += len(own)
     share = clopper_pearson(all_found, total)
@@ -373,14 +374,14 @@ def validity(names: list[str], times: int, *, seed: int, file: Path | None) -> N
 
 
 def main() -> None:
-    given = options(__doc__, names=(), validity=int, samples=100_000, rows=Path, seed=1)
+    args = options(__doc__, names=(), validity=int, samples=100_000, rows=Path, seed=1)
     began = time.process_time()
-    if given.validity is None:
-        print(f"seed {given.seed}, {hardware()}")
-        table(given.names, seed=given.seed, samples=given.samples)
+    if args.validity is None:
+        print(f"seed {args.seed}, {hardware()}")
+        table(args.names, seed=args.seed, samples=args.samples)
     else:
-        print(f"{SAMPLES:,} releases per neighbour, seeds from {given.seed}, {hardware()}\n")
-        validity(given.names, given.validity, seed=given.seed, file=given.rows)
+        print(f"{SAMPLES:,} releases per neighbour, seeds from {args.seed}, {hardware()}\n")
+        validity(args.names, args.validity, seed=args.seed, file=args.rows)
     print(f"{time.process_time() - began:.0f} CPU seconds")
 
 

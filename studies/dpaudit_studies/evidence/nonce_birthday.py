@@ -2,8 +2,8 @@
 
 `python -m dpaudit_studies.evidence.nonce_birthday` draws releases of 16 values (Gaussian, code
 `fraction`) one per call until the p-value is below the test's share of α = 0.01, 40 trials per
-number of bits (seeds 7200, trial), and writes down the number of releases at which it was found. 40
-bits: 6 trials, as one takes a minute. Trials that are there are not repeated. `python -m
+number of bits (seeds 7200, trial), and stores the number of releases at which it was found. 40
+bits: 6 trials, as one takes a minute. Stored trials are not repeated. `python -m
 result_tables` writes the page's map of them.
 """
 

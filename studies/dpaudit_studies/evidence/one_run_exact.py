@@ -44,7 +44,7 @@ def largest_tail(
     wrong = sparse.diags([r - t, -grow * (t[:-1] + 1)], [0, 1])
     zero, one = sparse.csr_matrix((n, n)), sparse.identity(n)
     total = sparse.csr_matrix(np.concatenate([np.zeros(n), np.ones(2 * n)])[None])
-    found = linprog(
+    solution = linprog(
         np.concatenate([-1.0 * (t >= v), np.zeros(2 * n)]),
         A_ub=sparse.vstack(
             [sparse.bmat([[right, -one, zero], [wrong, zero, -one]]), total], format="csr"
@@ -54,7 +54,7 @@ def largest_tail(
         b_eq=[1.0],
         method="highs-ds",
     )
-    return -float(found.fun), found.x[:n]
+    return -float(solution.fun), solution.x[:n]
 
 
 def main() -> None:

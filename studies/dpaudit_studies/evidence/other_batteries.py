@@ -49,26 +49,15 @@ GIVEN = 1 << 25  # values for the others
 PIECE = 1 << 20
 LEAST_CPU = 15  # seconds
 FLAWED = (
-    "R: Marsaglia-Multicarry/Ahrens-Dieter",
-    "C: drand48",
-    "Octave: randn-single",
-    "C, GSL: rand/polar",
-    "C, GSL: minstd/polar",
-    "R: Marsaglia-Multicarry/Kinderman-Ramage",
-    "C, GSL: knuthran/polar",
-    "C, GSL: zuf/polar",
-    "C, GSL: r250/polar",
-    "C, GSL: ran0/polar",
-    "C++: minstd_rand",
-    "C: rand",
-    "JavaScript: gaussian",
-    "Python: jax",
-    "Tcl: rand()",
-)
+    "R: Marsaglia-Multicarry/Ahrens-Dieter", "C: drand48", "Octave: randn-single",
+    "C, GSL: rand/polar", "C, GSL: minstd/polar", "R: Marsaglia-Multicarry/Kinderman-Ramage",
+    "C, GSL: knuthran/polar", "C, GSL: zuf/polar", "C, GSL: r250/polar", "C, GSL: ran0/polar",
+    "C++: minstd_rand", "C: rand", "JavaScript: gaussian", "Python: jax", "Tcl: rand()",
+)  # fmt: skip
 RIGHT = ("Python: numpy.PCG64",)
 
 
-def opened(name: str, stream: KeyedStream) -> ProgramSampler:
+def open_program(name: str, stream: KeyedStream) -> ProgramSampler:
     """The program of a case, not yet started."""
     case = CASES[name]
     language = LANGUAGES[case.language]
@@ -76,18 +65,18 @@ def opened(name: str, stream: KeyedStream) -> ProgramSampler:
     return ProgramSampler(command, name=name, stream=stream)
 
 
-def audited(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:
+def audit(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:
     """Verdict, first finding and CPU seconds of the audit; the program's own are apart."""
     tests = tuple(sorted(set(registry.plugins("tests")) - {SEARCH}))
     how = AuditOptions(samples=samples, seed=f"{SEED}/{name}", tests=tests)
     began = time.process_time()
-    with opened(name, stream.child("audited")) as sampler:
+    with open_program(name, stream.child("audited")) as sampler:
         result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=how)
     spent = time.process_time() - began
-    found = [test for test in result.tests if test.finding]
+    findings = [test for test in result.tests if test.finding]
     return {
         "found": result.verdict == "finding",
-        "shows": f"{found[0].name}: {found[0].effect}" if found else "",
+        "shows": f"{findings[0].name}: {findings[0].effect}" if findings else "",
         "values": result.samples,
         "cpu_seconds": round(spent, 1),
     }
@@ -96,9 +85,12 @@ def audited(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:
 def others(
     name: str, stream: KeyedStream, programs: dict[str, list[str]], *, cpu: int
 ) -> dict[str, dict[str, Any]]:
-    """What the programs say of the bits of one stream of values, read by all of them at once."""
+    """The programs' results on the bits of one stream of values, read by all of them at once."""
     readers = {}
-    with tempfile.TemporaryDirectory() as folder, opened(name, stream.child("bits")) as sampler:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_program(name, stream.child("bits")) as sampler,
+    ):
         for key, command in programs.items():
             readers[key] = Reader(command, Path(folder, key), cpu=cpu)
         drawn = 0
@@ -117,11 +109,11 @@ class Reader:
     def __init__(self, command: Sequence[str], path: Path, *, cpu: int) -> None:
         self._path, self._values = path, 0
         self.reading = True
-        with path.open("wb") as said:
+        with path.open("wb") as log:
             self._program = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
-                stdout=said,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu)),
             )
@@ -136,7 +128,7 @@ class Reader:
                 self.reading = False
 
     def end(self) -> dict[str, Any]:
-        """What it said: how many of its statistics fail, and the first of them."""
+        """Its result: how many of its statistics fail, and the first of them."""
         with contextlib.suppress(OSError):
             self._program.stdin.close()  # type: ignore[union-attr]
         before = children_cpu()
@@ -153,7 +145,7 @@ class Reader:
         }
 
 
-def failures(said: str) -> list[str]:
+def failures(output: str) -> list[str]:
     r"""The statistics that failed: lines of testu01.c, PractRand's with FAIL.
 
     >>> failures("failed: BirthdaySpacings, p = 0\n1 of 15 p-values beyond 1e-4")
@@ -161,29 +153,29 @@ def failures(said: str) -> list[str]:
     >>> failures("  BCFN(2+0,13-2,T)   R= +2.1  p = 1e-12    FAIL           \n  ...and 1 more")
     ['BCFN(2+0,13-2,T)']
     """
-    practrand = re.findall(r"^\s+(\S+)\s+R=.*\bFAIL", said, re.MULTILINE)
-    return [*practrand, *re.findall(r"^failed: (.+)$", said, re.MULTILINE)]
+    practrand = re.findall(r"^\s+(\S+)\s+R=.*\bFAIL", output, re.MULTILINE)
+    return [*practrand, *re.findall(r"^failed: (.+)$", output, re.MULTILINE)]
 
 
 def main() -> None:
     """One row per sampler and battery, on screen and in the results."""
-    given = options(
+    args = options(
         __doc__, samples=3_000_000, testu01=str, practrand=str, samplers=[*FLAWED, *RIGHT]
     )
     programs = {}
-    if given.testu01:
-        programs["Rabbit"] = [given.testu01, str(1 << 24)]
-    if given.practrand:
-        programs["PractRand"] = [given.practrand, "stdin16", "-tlmin", "1MB", "-tlmax", "32MB"]
-    audited(RIGHT[0], KeyedStream.from_seed(SEED), 200_000)  # compiles
+    if args.testu01:
+        programs["Rabbit"] = [args.testu01, str(1 << 24)]
+    if args.practrand:
+        programs["PractRand"] = [args.practrand, "stdin16", "-tlmin", "1MB", "-tlmax", "32MB"]
+    audit(RIGHT[0], KeyedStream.from_seed(SEED), 200_000)  # compiles
     rows: list[dict[str, Any]] = json.loads(WRITTEN.read_text())["rows"] if WRITTEN.exists() else []
     done = {row["sampler"] for row in rows}
-    for name in given.samplers:
+    for name in args.samplers:
         if name in done:
             continue
         stream = KeyedStream.from_seed(SEED).child(name)
         try:
-            row = {"audit": audited(name, stream, given.samples)}
+            row = {"audit": audit(name, stream, args.samples)}
             cpu = max(LEAST_CPU, int(row["audit"]["cpu_seconds"]))
             row |= others(name, stream, programs, cpu=cpu)
         except DpauditError as error:

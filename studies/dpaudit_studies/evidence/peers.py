@@ -10,7 +10,7 @@ shows it ("told").
 
 Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times
 over, for the share of bounds that exceed the truth. Writes docs/studies/results/peers/results.json
-and the tables in README.md beside it.
+and the tables in README.md there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dpaudit.provenance import collect
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import Interval
 from dpaudit_studies.evidence import RESULTS, options, write
-from dpaudit_studies.evidence.peers_tables import tables, written_between
+from dpaudit_studies.evidence.peers_tables import replace_between, tables
 
 ALPHA = 0.05
 GRID = 2.0**-20  # releases on it, so that only the planted flaw shows
@@ -118,20 +118,20 @@ STEP_DELTA = 1e-5
 SIGMA = gaussian_sigma(1.0, DELTA)
 
 
-def gauss_case(name: str, says: str, factor: float) -> Case:
+def gauss_case(name: str, description: str, factor: float) -> Case:
     truth = gaussian_epsilon(DELTA, sigma=factor * SIGMA)
-    return Case(name, says, gaussian(factor * SIGMA), 1.0, truth, DELTA, gdp=True)
+    return Case(name, description, gaussian(factor * SIGMA), 1.0, truth, DELTA, gdp=True)
 
 
-def laplace_case(name: str, says: str, factor: float) -> Case:
-    return Case(name, says, laplace(factor), 1.0, laplace_epsilon(0.0, scale=factor))
+def laplace_case(name: str, description: str, factor: float) -> Case:
+    return Case(name, description, laplace(factor), 1.0, laplace_epsilon(0.0, scale=factor))
 
 
-def step_case(name: str, says: str, mu: float) -> Case:
+def step_case(name: str, description: str, mu: float) -> Case:
     """A DP-SGD step with noise multiplier 1, seen along its canary's gradient."""
     claim = gaussian_epsilon(STEP_DELTA, sigma=1.0)
     truth = gaussian_epsilon(STEP_DELTA, sigma=1 / mu)
-    return Case(name, says, gaussian(1 / mu), claim, truth, STEP_DELTA, gdp=True, mu=1.0)
+    return Case(name, description, gaussian(1 / mu), claim, truth, STEP_DELTA, gdp=True, mu=1.0)
 
 
 FLAWED = (
@@ -183,14 +183,14 @@ class Canaries:
 
 def gaussian_canaries(mu: float, m: int) -> Canaries:
     truth = gaussian_epsilon(ONE_RUN_DELTA, sigma=1 / mu) if mu else 0.0
-    says = f"Gaussian scores, μ = {mu:g}" if mu else "scores that show nothing"
-    return Canaries(f"mu-{mu:g}-{m}", f"{says}, {m:,} canaries", "gaussian", mu, truth, m)
+    description = f"Gaussian scores, μ = {mu:g}" if mu else "scores that show nothing"
+    return Canaries(f"mu-{mu:g}-{m}", f"{description}, {m:,} canaries", "gaussian", mu, truth, m)
 
 
 def laplace_canaries(epsilon: float, m: int) -> Canaries:
     truth = laplace_epsilon(ONE_RUN_DELTA, scale=1 / epsilon)
-    says = f"Laplace scores, ε = {epsilon:g}, {m:,} canaries"
-    return Canaries(f"laplace-{epsilon:g}-{m}", says, "laplace", epsilon, truth, m)
+    description = f"Laplace scores, ε = {epsilon:g}, {m:,} canaries"
+    return Canaries(f"laplace-{epsilon:g}-{m}", description, "laplace", epsilon, truth, m)
 
 
 CANARIES = (
@@ -208,12 +208,12 @@ class Recorded:
     def __init__(self, release: Release, rng: np.random.Generator) -> None:
         self.name = "recorded"
         self._release, self._rng = release, rng
-        self.kept: dict[float, list[Array]] = {}
+        self.releases: dict[float, list[Array]] = {}
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        made = self._release(self._rng, float(value[0]), n)
-        self.kept.setdefault(float(value[0]), []).append(made)
-        return made[:, None]
+        values = self._release(self._rng, float(value[0]), n)
+        self.releases.setdefault(float(value[0]), []).append(values)
+        return values[:, None]
 
     def __enter__(self) -> Recorded:
         return self
@@ -223,7 +223,7 @@ class Recorded:
 
 
 class Jobs:
-    """What jax_privacy is asked, all in one process of its environment."""
+    """The jobs of jax_privacy, all in one process of its environment."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Any] = {}
@@ -234,8 +234,8 @@ class Jobs:
     ) -> int:
         i = len(self._jobs)
         self._arrays[f"in_{i}"], self._arrays[f"out_{i}"] = inside, outside
-        asked = {"significance": ALPHA, "delta": delta, "methods": methods}
-        self._jobs.append({**asked, "seed": i, "splits": splits})
+        job = {"significance": ALPHA, "delta": delta, "methods": methods}
+        self._jobs.append({**job, "seed": i, "splits": splits})
         return i
 
     def answers(self) -> tuple[dict[str, str], list[dict[str, Any]]]:
@@ -245,11 +245,8 @@ class Jobs:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "jobs.npz"
             np.savez(path, jobs=json.dumps(self._jobs), **self._arrays)
-            program = [
-                str(python),
-                str(Path(__file__).with_name("environments") / "jax_privacy_bounds.py"),
-                str(path),
-            ]
+            bounds = Path(__file__).with_name("environments") / "jax_privacy_bounds.py"
+            program = [str(python), str(bounds), str(path)]
             out = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
         versions, *answers = map(json.loads, out.splitlines())
         return versions, answers
@@ -262,7 +259,7 @@ def by_mu(interval: Interval | None, delta: float) -> dict[str, float]:
     return {"mu": mu, "epsilon_by_mu": gaussian_epsilon(delta, sigma=1 / mu) if mu > 0 else 0.0}
 
 
-def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array, Array]:
+def audit(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array, Array]:
     """Dpaudit on one case, and all releases that it saw, at the two neighbours."""
     mechanism = Recorded(case.release, np.random.default_rng([int(seed), *case.name.encode()]))
     began = time.perf_counter()
@@ -272,18 +269,15 @@ def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array,
         claim=PrivacyClaim(case.claim, case.delta, (case.mu or 1 / SIGMA) if case.gdp else None),
         options=MechanismOptions(samples=samples, alpha=ALPHA, seed=seed),
     )
-    row = {
-        "epsilon": result.epsilon.low,
-        "verdict": result.verdict,
-        "seconds": time.perf_counter() - began,
-    }
+    seconds = time.perf_counter() - began
+    row = {"epsilon": result.epsilon.low, "verdict": result.verdict, "seconds": seconds}
     if case.gdp:
         row |= by_mu(result.mu, case.delta)
-    first, second = (np.concatenate(mechanism.kept[v]) for v in (0.0, case.second))
+    first, second = (np.concatenate(mechanism.releases[v]) for v in (0.0, case.second))
     return row, first, second
 
 
-def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]:
+def audit_canaries(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]:
     """Dpaudit on one set of canaries, and the scores of those out and in."""
     scores, member = canaries.draw(np.random.default_rng([seed, *canaries.name.encode()]))
     with tempfile.TemporaryDirectory() as folder:
@@ -295,44 +289,41 @@ def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]
         )
         seconds = time.perf_counter() - began
         row = {"epsilon": result.epsilon.low, "seconds": seconds}
-        if canaries.law == "gaussian":  # μ alone is asked for, as by epsilon_one_run_fdp
+        if canaries.law == "gaussian":  # for μ alone, as by epsilon_one_run_fdp
             claim = PrivacyClaim.of(None, ONE_RUN_DELTA, canaries.shift)
             result = audit_scores(path, claim=claim, alpha=ALPHA, seed=str(seed))
             row |= by_mu(result.mu, ONE_RUN_DELTA)
     return row, scores[~member], scores[member]
 
 
+def log(case: Case | Canaries, text: str) -> None:
+    print(f"{case.says}: {text}", file=sys.stderr)
+
+
 def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
     rows = []
     for case in (*FLAWED, HONEST[0], HONEST[2], *STEPS):
-        row, first, second = audited(case, samples, str(seed))
+        row, first, second = audit(case, samples, str(seed))
         scores = [("release", lambda x: x), *([("told", case.told)] if case.told else [])]
-        asked = {
+        numbers = {
             name: jobs.add(of(second), of(first), delta=case.delta, methods=case.methods)
             for name, of in scores
         }
-        rows.append({**_plain(case), "dpaudit": row, "jobs": asked})
-        print(
-            f"{case.says}: ε ≥ {row['epsilon']:.3f} "
-            f"(claimed {case.claim:g}, true {case.truth:.3f})",
-            file=sys.stderr,
-        )
+        rows.append({**_plain(case), "dpaudit": row, "jobs": numbers})
+        log(case, f"ε ≥ {row['epsilon']:.3f} (claimed {case.claim:g}, true {case.truth:.3f})")
     return rows
 
 
 def canary_part(jobs: Jobs, seed: int) -> list[dict[str, Any]]:
     rows = []
     for canaries in CANARIES:
-        row, outside, inside = scored(canaries, seed)
+        row, outside, inside = audit_canaries(canaries, seed)
         job = jobs.add(
             inside, outside, delta=ONE_RUN_DELTA, methods=canaries.methods, splits=SPLITS
         )
         about = {**dataclasses.asdict(canaries), "delta": ONE_RUN_DELTA}
         rows.append({**about, "dpaudit": row, "jobs": {"score": job}})
-        print(
-            f"{canaries.says}: ε ≥ {row['epsilon']:.3f} (true {canaries.truth:.3f})",
-            file=sys.stderr,
-        )
+        log(canaries, f"ε ≥ {row['epsilon']:.3f} (true {canaries.truth:.3f})")
     return rows
 
 
@@ -340,21 +331,21 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
     """Many honest ones; slow tools on fewer: f-DP recursion on 100, MultiSplit on none."""
     rows = []
     for case in (*HONEST, *HONEST_CANARIES):
-        ours, asked = [], []
+        ours, numbers = [], []
         for i in range(repeats):
             if isinstance(case, Canaries):
-                row, first, second = scored(case, seed + 1 + i)
+                row, first, second = audit_canaries(case, seed + 1 + i)
                 delta, methods = ONE_RUN_DELTA, case.methods
             else:
-                row, first, second = audited(case, samples, str(seed + 1 + i))
+                row, first, second = audit(case, samples, str(seed + 1 + i))
                 delta, methods = case.delta, case.methods
             chosen = [m for m in methods if "multisplit" not in m and (i < 100 or m not in FDP)]
             ours.append(row)
-            asked.append(jobs.add(second, first, delta=delta, methods=chosen))
+            numbers.append(jobs.add(second, first, delta=delta, methods=chosen))
         about = {**dataclasses.asdict(case), "delta": ONE_RUN_DELTA}
         about = about if isinstance(case, Canaries) else _plain(case)
-        rows.append({**about, "dpaudit": ours, "jobs": asked})
-        print(f"{case.says}: {repeats} repeats", file=sys.stderr)
+        rows.append({**about, "dpaudit": ours, "jobs": numbers})
+        log(case, f"{repeats} repeats")
     return rows
 
 
@@ -370,7 +361,7 @@ def settle(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> None:
 
 def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """How often each bound exceeds the truth, with Clopper and Pearson's 95 % interval."""
-    found = []
+    table = []
     for row in rows:
         bounds: dict[str, list[float]] = {"dpaudit": [r["epsilon"] for r in row["dpaudit"]]}
         if "epsilon_by_mu" in row["dpaudit"][0]:
@@ -381,7 +372,7 @@ def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[di
         for tool, values in bounds.items():
             over = sum(v > row["truth"] + 1e-9 for v in values)
             interval = clopper_pearson(over, len(values))
-            found.append(
+            table.append(
                 {
                     "case": row["name"], "says": row["says"],
                     "truth": row["truth"], "delta": row["delta"],
@@ -390,7 +381,7 @@ def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[di
                     "median_bound": float(np.median(values)),
                 }
             )  # fmt: skip
-    return found
+    return table
 
 
 def _finite(value: Any) -> Any:
@@ -404,27 +395,27 @@ def _finite(value: Any) -> Any:
 
 def main() -> None:
     # releases at each neighbour: of flawed mechanisms, and of honest ones, which are repeated
-    given = options(
+    args = options(
         __doc__, samples=50_000, honest_samples=2_000, repeats=300, seed=1, out=RESULTS / "peers"
     )
     jobs, began = Jobs(), time.perf_counter()
-    flawed = flawed_part(jobs, given.samples, given.seed)
-    canaries = canary_part(jobs, given.seed)
-    honest = honest_part(jobs, given.repeats, given.honest_samples, given.seed)
+    flawed = flawed_part(jobs, args.samples, args.seed)
+    canaries = canary_part(jobs, args.seed)
+    honest = honest_part(jobs, args.repeats, args.honest_samples, args.seed)
     versions, answers = jobs.answers()
     settle(flawed, answers)
     settle(canaries, answers)
-    provenance = collect(seed=str(given.seed), plugins=())
+    provenance = collect(seed=str(args.seed), plugins=())
     document = _finite(
         {
-            "command": "make peers", "alpha": ALPHA, "samples": given.samples,
-            "honest_samples": given.honest_samples, "repeats": given.repeats, "flawed": flawed,
+            "command": "make peers", "alpha": ALPHA, "samples": args.samples,
+            "honest_samples": args.honest_samples, "repeats": args.repeats, "flawed": flawed,
             "one_run": canaries, "soundness": shares(honest, answers), "peers": versions,
             "provenance": dataclasses.asdict(provenance), "seconds": time.perf_counter() - began,
         },
     )  # fmt: skip
-    write(given.out / "results.json", document)
-    written_between(given.out / "README.md", "peers", tables(document))
+    write(args.out / "results.json", document)
+    replace_between(args.out / "README.md", "peers", tables(document))
     print(tables(document))
 
 

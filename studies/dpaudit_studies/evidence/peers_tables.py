@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["catalogue_table", "tables", "written_between"]
+__all__ = ["catalogue_table", "replace_between", "tables"]
 
 _TOOLS = {
     "dpaudit": "dpaudit",
@@ -39,7 +39,7 @@ def _true(value: float | None) -> str:
 
 
 def tables(document: dict[str, Any]) -> str:
-    """All three, with a line of what was asked above each."""
+    """All three, each with a line about its settings above."""
     return "\n\n".join([_flawed(document), _one_run(document), _soundness(document)])
 
 
@@ -56,19 +56,16 @@ def _flawed(document: dict[str, Any]) -> str:
     ]
     for row in document["flawed"]:
         ours = row["dpaudit"]
-        given, how = _best(row["jax_privacy"]["release"], "clopper-pearson")
-        told = (
-            ""
-            if "told" not in row["jax_privacy"]
-            else _cell(_best(row["jax_privacy"]["told"], "clopper-pearson")[0], row)
-        )
+        bound, how = _best(row["jax_privacy"]["release"], "clopper-pearson")
+        answers = row["jax_privacy"].get("told")
+        scored = _cell(_best(answers, "clopper-pearson")[0], row) if answers else ""
         gaussian = "epsilon_by_mu" in ours
         by_mu = _cell(ours["epsilon_by_mu"], row) if gaussian else ""
         gdp = _cell(_best(row["jax_privacy"]["release"], "gdp")[0], row) if gaussian else ""
         lines.append(
             f"| {row['says']} | {row['delta']:g} | {_true(row['truth'])} | "
             f"{_cell(ours['epsilon'], row)} | {by_mu} | "
-            f"{_cell(given, row)} ({how}) | {told} | {gdp} |"
+            f"{_cell(bound, row)} ({how}) | {scored} | {gdp} |"
         )
     return "\n".join(lines)
 
@@ -130,14 +127,14 @@ def catalogue_table(document: dict[str, Any]) -> str:
     """The broken mechanisms by every tool, and below them what holds of the whole catalogue."""
     peers = [name for name in _PEERS if name in document["rows"][0]]
     heads = [f"{_PEERS[name]}: ε ≥ [ours − its]" for name in peers]
-    given = ["its δ ≥ (ours)"] if "dp-auditorium" in peers else []
+    delta_head = ["its δ ≥ (ours)"] if "dp-auditorium" in peers else []
     lines = [
         f"**The catalogue's broken mechanisms**, {document['samples']:,} releases at each of two "
         f"neighbours, half to learn from, confidence {1 - document['alpha']:.0%}; every claim is "
         "ε = 1, with δ = 0 if none is named. Bold: the bound contradicts the claim.",
         "",
-        f"| mechanism | true ε | dpaudit: ε ≥ | {' | '.join([*heads, *given])} |",
-        "|---" * (3 + len(peers) + len(given)) + "|",
+        f"| mechanism | true ε | dpaudit: ε ≥ | {' | '.join([*heads, *delta_head])} |",
+        "|---" * (3 + len(peers) + len(delta_head)) + "|",
     ]
     for row in document["rows"]:
         if row["sound"]:
@@ -150,7 +147,7 @@ def catalogue_table(document: dict[str, Any]) -> str:
             answer = row[name]
             low, high = answer["interval"]
             cells += [f"{_cell(answer['epsilon'], row)} [{low:+.2f}, {high:+.2f}]"]
-        if given:
+        if delta_head:
             cells += [f"{row['dp-auditorium']['delta']:.2f} ({own['delta']:.2f})"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", _misses(document["rows"], peers)])
@@ -165,17 +162,17 @@ def _misses(rows: list[dict[str, Any]], peers: list[str]) -> str:
         if row[name]["interval"][1] < 0
     ]
     slowest = max(rows, key=lambda row: row["dpaudit"]["seconds"])
-    told = "; ".join(above) or "none"
+    listed = "; ".join(above) or "none"
     sound = [row for row in rows if row["sound"]]
     wrong = sum(any(row[n]["epsilon"] > row["claim"] for n in ("dpaudit", *peers)) for row in sound)
     return (
         f"Of {len(sound)} sound mechanisms, {wrong} have a bound above the claim. "
-        f"A peer's bound is above ours by more than the interval: {told}. "
+        f"A peer's bound is above ours by more than the interval: {listed}. "
         f"Ours took longest on {slowest['name']}: {slowest['dpaudit']['seconds']:.1f} s."
     )
 
 
-def written_between(page: Path, name: str, text: str) -> None:
+def replace_between(page: Path, name: str, text: str) -> None:
     """Replace what stands between ``<!-- name -->`` and the next ``<!-- end -->`` of a page."""
     start, end = f"<!-- {name} -->", "<!-- end -->"
     whole = page.read_text() if page.exists() else f"{start}\n{end}\n"

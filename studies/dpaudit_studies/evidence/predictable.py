@@ -86,9 +86,9 @@ def polar(uniforms: Draw) -> Draw:
             if 0 < square < 1:
                 factor = np.sqrt(-2 * np.log(square) / square)
                 ready.extend((x * factor, y * factor))
-        found = np.array(ready[:m])
+        values = np.array(ready[:m])
         del ready[:m]
-        return found
+        return values
 
     return draw
 
@@ -102,24 +102,24 @@ def signs(uniforms: Draw) -> Draw:
 # --- linear generators ---
 
 
-def words(generator: Callable[[], generators.Words], bits: int) -> Draw:
+def unit(generator: Callable[[], generators.Words], bits: int) -> Draw:
     """Uniforms (word + 1/2)/2^bits."""
-    made = generator()
-    return lambda m: (made(m).astype(np.float64) + 0.5) * 2.0**-bits
+    draw = generator()
+    return lambda m: (draw(m).astype(np.float64) + 0.5) * 2.0**-bits
 
 
 def twister() -> Draw:
     """32-bit words of MT19937, as PHP and others divide them."""
-    made = np.random.RandomState(SEED)._bit_generator
-    return lambda m: (made.random_raw(m) + 0.5) * 2.0**-32
+    generator = np.random.RandomState(SEED)._bit_generator
+    return lambda m: (generator.random_raw(m) + 0.5) * 2.0**-32
 
 
 def r_uniforms() -> Draw:
     """Two words each: 27 and 32 bits, as R's inversion takes them."""
-    made = np.random.RandomState(SEED)._bit_generator
+    generator = np.random.RandomState(SEED)._bit_generator
 
     def draw(m: int) -> Floats:
-        u = made.random_raw(2 * m).reshape(-1, 2) * 2.3283064365386963e-10
+        u = generator.random_raw(2 * m).reshape(-1, 2) * 2.3283064365386963e-10
         return (np.floor(134217728 * u[:, 0]) + u[:, 1]) / 134217728
 
     return draw
@@ -172,22 +172,22 @@ def v8() -> generators.Words:
 
 def gauss() -> Draw:
     """Python's ``random.gauss``."""
-    made = random.Random(SEED)
-    return lambda m: np.array([made.gauss(0, 1) for _ in range(m)])
+    generator = random.Random(SEED)
+    return lambda m: np.array([generator.gauss(0, 1) for _ in range(m)])
 
 
 def torch_normal(dtype: str = "float32") -> Draw:
     """``torch.randn`` on the CPU."""
     import torch
 
-    made, kind = torch.Generator().manual_seed(SEED), getattr(torch, dtype)
-    return lambda m: torch.randn(m, generator=made, dtype=kind).double().numpy()
+    source, kind = torch.Generator().manual_seed(SEED), getattr(torch, dtype)
+    return lambda m: torch.randn(m, generator=source, dtype=kind).double().numpy()
 
 
 def legacy(kind: str) -> Draw:
     """A method of numpy's ``RandomState``, of scale 1."""
-    made = getattr(np.random.RandomState(SEED), kind)
-    return lambda m: made(0, 1, m)
+    draw = getattr(np.random.RandomState(SEED), kind)
+    return lambda m: draw(0, 1, m)
 
 
 def modern() -> Draw:
@@ -226,12 +226,12 @@ def congruential(
 
     def draw(m: int) -> Floats:
         nonlocal state
-        found = np.empty(m)
+        values = np.empty(m)
         for i in range(m):
             for _ in range(stride):
                 state = (multiplier * state + increment) % modulus
-            found[i] = ((state << keep) // modulus + 0.5) / 2.0**keep
-        return found
+            values[i] = ((state << keep) // modulus + 0.5) / 2.0**keep
+        return values
 
     return draw
 
@@ -240,8 +240,8 @@ def lagged(long: int, short: int, sign: int = 1, *, bits: int = 32, drop: int = 
     """x_n = x_(n - short) + sign·x_(n - long) modulo 2^bits, without ``drop`` low bits."""
     begin = np.random.default_rng(SEED).integers(0, 1 << bits, long).astype(np.uint64)
     kind = generators.ADD if sign > 0 else generators.REVERSED
-    made = generators.lagged(begin, short, kind, bits)
-    return lambda m: ((made(m) >> np.uint64(drop)) + 0.5) / 2.0 ** (bits - drop)
+    draw = generators.lagged(begin, short, kind, bits)
+    return lambda m: ((draw(m) >> np.uint64(drop)) + 0.5) / 2.0 ** (bits - drop)
 
 
 def mwc1616() -> generators.Words:
@@ -266,8 +266,8 @@ def wichmann_hill() -> Draw:
 
 def mrg32k3a() -> Draw:
     """L'Ecuyer's, of 1999."""
-    made = generators.mrg32k3a(state(12345, 23456, 34567, 45678, 56789, 67890))
-    return lambda m: (made(m) + 0.5) / 4294967088
+    draw = generators.mrg32k3a(state(12345, 23456, 34567, 45678, 56789, 67890))
+    return lambda m: (draw(m) + 0.5) / 4294967088
 
 
 _MINSTD = 2**31 - 1, 48271
@@ -287,16 +287,16 @@ ROWS = [
     Row("MT19937, Python's random.gauss", gauss, LINEAR),
     Row("MT19937, torch.randn on the CPU", torch_normal, LINEAR),
     Row("MT19937, numpy.random.laplace (legacy)", lambda: legacy("laplace"), LINEAR, _LAPLACE),
-    Row("xorshift128+ in V8's blocks (Node), Φ⁻¹", lambda: inverse(words(v8, 52)), LINEAR),
-    Row("xorshift128+ in V8's blocks, Box-Muller", lambda: box_muller(words(v8, 52)), LINEAR),
-    Row("TW223 (LuaJIT), Φ⁻¹", lambda: inverse(words(luajit, 52)), LINEAR),
-    Row("TW223 (LuaJIT), Box-Muller", lambda: box_muller(words(luajit, 52)), LINEAR),
-    Row("xorshift128, Φ⁻¹", lambda: inverse(words(xorshift128, 32)), LINEAR),
-    Row("xorshift128, Box-Muller", lambda: box_muller(words(xorshift128, 32)), LINEAR),
-    Row("taus88, Φ⁻¹", lambda: inverse(words(tausworthe(generators.TAUS88), 32)), LINEAR),
-    Row("lfsr113, Φ⁻¹", lambda: inverse(words(tausworthe(generators.LFSR113), 32)), LINEAR),
-    Row("WELL512a, Φ⁻¹", lambda: inverse(words(well512, 32)), LINEAR),
-    Row("PRBS31, signs only", lambda: signs(words(shift_register, 1)), LINEAR),
+    Row("xorshift128+ in V8's blocks (Node), Φ⁻¹", lambda: inverse(unit(v8, 52)), LINEAR),
+    Row("xorshift128+ in V8's blocks, Box-Muller", lambda: box_muller(unit(v8, 52)), LINEAR),
+    Row("TW223 (LuaJIT), Φ⁻¹", lambda: inverse(unit(luajit, 52)), LINEAR),
+    Row("TW223 (LuaJIT), Box-Muller", lambda: box_muller(unit(luajit, 52)), LINEAR),
+    Row("xorshift128, Φ⁻¹", lambda: inverse(unit(xorshift128, 32)), LINEAR),
+    Row("xorshift128, Box-Muller", lambda: box_muller(unit(xorshift128, 32)), LINEAR),
+    Row("taus88, Φ⁻¹", lambda: inverse(unit(tausworthe(generators.TAUS88), 32)), LINEAR),
+    Row("lfsr113, Φ⁻¹", lambda: inverse(unit(tausworthe(generators.LFSR113), 32)), LINEAR),
+    Row("WELL512a, Φ⁻¹", lambda: inverse(unit(well512, 32)), LINEAR),
+    Row("PRBS31, signs only", lambda: signs(unit(shift_register, 1)), LINEAR),
     Row("minstd (48271), Φ⁻¹", lambda: inverse(congruential(*_MINSTD)), LATTICE),
     Row("minstd (48271), Box-Muller", lambda: box_muller(congruential(*_MINSTD)), LATTICE),
     Row("minstd (48271), Box-Muller, cosine only", lambda: cosine_only(congruential(*_MINSTD)),
@@ -312,7 +312,7 @@ ROWS = [
     Row("java.util.Random, nextFloat, Φ⁻¹", lambda: inverse(congruential(*_48, keep=24)), LATTICE),
     Row("java.util.Random, nextGaussian", lambda: polar(congruential(*_48, stride=2)), LATTICE),
     Row("Wichmann-Hill, Φ⁻¹", lambda: inverse(wichmann_hill()), LATTICE),
-    Row("multiply-with-carry (V8 until 2015), Φ⁻¹", lambda: inverse(words(mwc1616, 32)), LATTICE),
+    Row("multiply-with-carry (V8 until 2015), Φ⁻¹", lambda: inverse(unit(mwc1616, 32)), LATTICE),
     Row("64 bits, its high 32, Φ⁻¹", lambda: inverse(congruential(*_64, keep=32)), LATTICE),
     Row("128 bits, its high 52, Φ⁻¹", lambda: inverse(congruential(*_128, keep=52)), LATTICE),
     Row("MRG32k3a, Φ⁻¹", lambda: inverse(mrg32k3a()), LATTICE),
@@ -322,10 +322,10 @@ ROWS = [
     Row("lagged Fibonacci 607, 273, Φ⁻¹", lambda: inverse(lagged(607, 273)), LATTICE),
     Row("subtract-with-borrow 43, 22, Φ⁻¹", lambda: inverse(lagged(43, 22, -1)), LATTICE),
     Row("RANLUX's recurrence 24, 10, Φ⁻¹", lambda: inverse(lagged(24, 10, -1, bits=24)), LATTICE),
-    Row("TW223 (LuaJIT), polar", lambda: polar(words(luajit, 52)), LINEAR),
-    Row("xorshift128+ in V8's blocks, polar", lambda: polar(words(v8, 52)), LINEAR),
-    Row("xorshift128, polar", lambda: polar(words(xorshift128, 32)), LINEAR),
-    Row("WELL512a, polar", lambda: polar(words(well512, 32)), LINEAR),
+    Row("TW223 (LuaJIT), polar", lambda: polar(unit(luajit, 52)), LINEAR),
+    Row("xorshift128+ in V8's blocks, polar", lambda: polar(unit(v8, 52)), LINEAR),
+    Row("xorshift128, polar", lambda: polar(unit(xorshift128, 32)), LINEAR),
+    Row("WELL512a, polar", lambda: polar(unit(well512, 32)), LINEAR),
     Row("MT19937, Python's random.gauss", gauss, STATE),
     Row("MT19937, numpy.random.normal (legacy)", lambda: legacy("normal"), STATE),
     Row("MT19937, numpy.random.laplace (legacy)", lambda: legacy("laplace"), STATE, _LAPLACE),
@@ -336,7 +336,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-def measured(row: Row) -> Line:
+def measure_row(row: Row) -> Line:
     """Draw twice as much until the row's test is certain."""
     law, stream = Claim.parse(row.claim), KeyedStream.from_seed(SEED)
     draw, values, size = row.begin(), np.empty(0), FEWEST
@@ -346,19 +346,19 @@ def measured(row: Row) -> Line:
         test = registry.load("tests", row.test)(law, stream.child(row.name))
         began = time.process_time()
         test.update(block)
-        found = test.evidence(alpha=0.01)
+        result = test.evidence(alpha=0.01)
         seconds = time.process_time() - began
-        if found.p <= CERTAIN:
-            needed = found.details.get("values needed")
-            predicted = str(found.details.get("predicted", ""))
-            if "windows" in found.details:
-                predicted = f"{found.details['windows']} windows"
-            return Line(row.name, row.test, size, needed, seconds, predicted, found.effect)
+        if result.p <= CERTAIN:
+            needed = result.details.get("values needed")
+            predicted = str(result.details.get("predicted", ""))
+            if "windows" in result.details:
+                predicted = f"{result.details['windows']} windows"
+            return Line(row.name, row.test, size, needed, seconds, predicted, result.effect)
         size *= 2
-    return Line(row.name, row.test, None, None, seconds, "", found.effect)
+    return Line(row.name, row.test, None, None, seconds, "", result.effect)
 
 
-def told(one: Line) -> str:
+def line_text(one: Line) -> str:
     """A line for people."""
     needed, drawn = ("" if n is None else f"{n:,}" for n in (one.needed, one.drawn))
     return (
@@ -372,16 +372,16 @@ def main() -> None:
     lines = []
     for row in ROWS:
         if any(part in row.name for part in chosen.only):
-            lines.append(measured(row))
-            print(told(lines[-1]), flush=True)
+            lines.append(measure_row(row))
+            print(line_text(lines[-1]), flush=True)
     if not chosen.write:
         return
     # these rows are replaced; others that are still in ROWS stay
     path = WRITTEN / "results.json"
     before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    known = {(one.generator, one.test): one for one in [*(Line(**row) for row in before), *lines]}
-    kept = [known[row.name, row.test] for row in ROWS if (row.name, row.test) in known]
-    write(path, {"machine": MACHINE, "seed": SEED, "rows": [asdict(x) for x in kept]})
+    by_name = {(one.generator, one.test): one for one in [*(Line(**row) for row in before), *lines]}
+    rows = [by_name[row.name, row.test] for row in ROWS if (row.name, row.test) in by_name]
+    write(path, {"machine": MACHINE, "seed": SEED, "rows": [asdict(x) for x in rows]})
 
 
 if __name__ == "__main__":

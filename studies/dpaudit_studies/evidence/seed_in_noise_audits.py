@@ -2,8 +2,8 @@
 
 `python -m dpaudit_studies.evidence.seed_in_noise_audits` audits each law with each of its codes at
 α = 0.01, with nonces of 128 bits (seeds 7001 … 7008) and of 24 (seeds 7101 … 7108), under one key
-from the seed 7000. The seeds were chosen before the first run. Each audit is written down as it
-ends, and one that is there is not repeated.
+from the seed 7000. The seeds were chosen before the first run. Each audit is stored as it
+ends, and a stored one is not repeated.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def audits() -> list[tuple[str, str, int, int]]:
     ]
 
 
-def audited(
+def audit(
     law: str, code: str, bits: int, seed: int, *, key: Path, samples: float
 ) -> dict[str, Any]:
     began = time.process_time()
@@ -76,7 +76,7 @@ def main() -> None:
         for law, code, bits, seed in audits():
             if any(row["seed"] == seed for row in done):
                 continue
-            done.append(audited(law, code, bits, seed, key=key, samples=args.samples))
+            done.append(audit(law, code, bits, seed, key=key, samples=args.samples))
             write(WRITTEN, done)
             print(done[-1], flush=True)
 

@@ -6,7 +6,7 @@ what the battery has (Holm), and which of the others any shares at all could fin
 audits each specimen of the training half once instead, with the zoo's seeds and all values, and
 prints how many are found with equal shares, with the best ones for these specimens, and with shares
 that were chosen without the specimen that they judge; `--kept FILE` keeps the p-values, one
-specimen per line, and goes on from there. It never draws from, or reads, the test half.
+specimen per line, and resumes from it. It never draws from, or reads, the test half.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PValues = Mapping[str, float]
 Shares = dict[str, float]
 
 
-def stored(rows: Sequence[Mapping[str, Any]], tests: int) -> list[str]:
+def stored_lines(rows: Sequence[Mapping[str, Any]], tests: int) -> list[str]:
     """The lines for results that have the smallest adjusted p-value only: m times the smallest."""
     rows = [row for row in rows if row["half"] == "training" and row["expected"] != "passed"]
     missed = [row for row in rows if not row["found"]]
@@ -68,7 +68,7 @@ def equal(tests: Sequence[str]) -> Shares:
     return {test: 1 / len(tests) for test in tests}
 
 
-def found(p: PValues, shares: Shares) -> bool:
+def is_found(p: PValues, shares: Shares) -> bool:
     """Whether some test has a p-value of at most its share of α: a finding, as in Holm's step 1."""
     return any(p[test] <= ALPHA * share for test, share in shares.items())
 
@@ -90,8 +90,8 @@ def best(tables: Sequence[PValues], tests: Sequence[str]) -> Shares:
             break
         shares[test] += cost
         del missing[i]
-    left = max(0.0, 1 - sum(shares.values())) / len(tests)
-    return {test: share + left for test, share in shares.items()}
+    rest = max(0.0, 1 - sum(shares.values())) / len(tests)
+    return {test: share + rest for test, share in shares.items()}
 
 
 def summary(tables: Mapping[str, PValues], expected: Mapping[str, str]) -> list[str]:
@@ -109,7 +109,7 @@ def summary(tables: Mapping[str, PValues], expected: Mapping[str, str]) -> list[
     }
     lines = []
     for kind, shares in kinds.items():
-        hit = {name for name in tables if found(tables[name], shares[name])}
+        hit = {name for name in tables if is_found(tables[name], shares[name])}
         marks = [
             f"{sum(name in hit for name in flawed if expected[name] == mark)} of "
             f"{sum(expected[name] == mark for name in flawed)} {mark}"
@@ -126,14 +126,14 @@ def summary(tables: Mapping[str, PValues], expected: Mapping[str, str]) -> list[
     )
     base = equal(tests)
     for name in sorted(flawed):
-        if not found(tables[name], base):
+        if not is_found(tables[name], base):
             test = min(tests, key=tables[name].__getitem__)
             needs = tables[name][test] / ALPHA
             lines.append(f"missed: {name} ({expected[name]}); {test} would need {needs:.3g} of α")
     return lines
 
 
-def audited(names: Sequence[str], samples: int, kept: Path | None) -> dict[str, dict[str, float]]:
+def audit(names: Sequence[str], samples: int, kept: Path | None) -> dict[str, dict[str, float]]:
     """The p-values of each specimen, from ``kept`` where they are there."""
     tables: dict[str, dict[str, float]] = {}
     if kept and kept.exists():
@@ -150,15 +150,15 @@ def audited(names: Sequence[str], samples: int, kept: Path | None) -> dict[str, 
 
 
 def main() -> None:
-    given = options(__doc__, samples=str, kept=Path)
-    if given.samples is None:
+    args = options(__doc__, samples=str, kept=Path)
+    if args.samples is None:
         rows = json.loads(ROWS.read_text("utf-8"))["rows"]
-        print("\n".join(stored(rows, counted_tests())))
+        print("\n".join(stored_lines(rows, counted_tests())))
         return
-    samples = count_of(given.samples, unit="values", example="2e5")
+    samples = count_of(args.samples, unit="values", example="2e5")
     training = [name for name, half in HALVES.items() if half == "training"]
     began = time.process_time()
-    tables = audited(training, samples, given.kept)
+    tables = audit(training, samples, args.kept)
     print(f"{len(training)} specimens of the training half, {samples:,} values each, α = {ALPHA}")
     print(f"{MACHINE}, {time.process_time() - began:.0f} CPU seconds")
     print("\n".join(summary(tables, {name: specimen(name).expected for name in training})))

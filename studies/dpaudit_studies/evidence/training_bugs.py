@@ -42,7 +42,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Loop:
-    """One DP-SGD, right unless told otherwise."""
+    """One DP-SGD, correct by default."""
 
     sigma: float = SIGMA
     steps: int = STEPS
@@ -60,8 +60,8 @@ class Loop:
             chances = weights / weights.sum()
             return [rng.choice(n, round(RATE * n), p=chances) for _ in range(self.steps)]
         epochs = -(-self.steps // EPOCH)
-        made = [b for _ in range(epochs) for b in np.array_split(rng.permutation(n), EPOCH)]
-        return made[: self.steps]
+        parts = [b for _ in range(epochs) for b in np.array_split(rng.permutation(n), EPOCH)]
+        return parts[: self.steps]
 
     def clipped_sum(self, g: Array) -> Array:
         if self.clip == "none":
@@ -82,10 +82,10 @@ class Loop:
             g = data[batch]
             if self.normalised and len(g):
                 g = (g - g.mean(axis=0)) / (g.std(axis=0) + 0.1)
-            made = self.clipped_sum(g) + self.sigma * self._noise(t, d, seed, rng)
+            noisy = self.clipped_sum(g) + self.sigma * self._noise(t, d, seed, rng)
             if self.divide == "true":
-                made *= RATE * RECORDS / max(1, len(batch))
-            released[t] = made
+                noisy *= RATE * RECORDS / max(1, len(batch))
+            released[t] = noisy
         return released
 
     def _noise(self, t: int, d: int, seed: int, rng: np.random.Generator) -> Array:
@@ -95,8 +95,8 @@ class Loop:
             return np.random.default_rng([seed, t % EPOCH]).standard_normal(d)
         if self.noise == "last-micro":  # lost where gradients are accumulated
             return np.zeros(d)
-        drawn = rng.standard_normal(d)
-        return 2 * drawn if self.noise == "every-micro" else drawn
+        fresh = rng.standard_normal(d)
+        return 2 * fresh if self.noise == "every-micro" else fresh
 
 
 def bounded(g: Array) -> Array:
@@ -137,8 +137,8 @@ def by_weights(released: Array, canaries: Array) -> Array:
 
 def by_steps(released: Array, _canaries: Any) -> Array:
     """Where noise repeats, an epoch's gradients less those of the one before show batches bare."""
-    seen = released[:, :CANARIES]
-    return np.abs(seen[EPOCH:] - seen[:-EPOCH]).max(axis=0)
+    visible = released[:, :CANARIES]
+    return np.abs(visible[EPOCH:] - visible[:-EPOCH]).max(axis=0)
 
 
 def run_level(
@@ -193,36 +193,22 @@ def step_level(name: str, seed: int, size: int = 1_000) -> str:
     if name not in STEP_BUGS:
         return ""
     weights = torch.nn.Parameter(torch.zeros(size))
-    optimizer = Buggy(
-        torch.optim.SGD([weights], lr=0.1),
-        noise_multiplier=SIGMA,
-        max_grad_norm=1.0,
-        expected_batch_size=1,
-    )
-    return dpaudit.audit_optimizer(
-        optimizer, samples=2e5, releases=4_000, alpha=ALPHA, seed=seed
-    ).verdict
+    sgd = torch.optim.SGD([weights], lr=0.1)
+    optimizer = Buggy(sgd, noise_multiplier=SIGMA, max_grad_norm=1.0, expected_batch_size=1)
+    audit = dpaudit.audit_optimizer(optimizer, samples=2e5, releases=4_000, alpha=ALPHA, seed=seed)
+    return audit.verdict
 
 
-STEP_BUGS = (
-    "none (honest)",
-    "noise multiplier halved",
-    "no clipping",
-    "clipping per micro-batch",
-    "clipping after averaging",
-    "divided by the true batch size",
-    "the same noise each step",
-    "noise per micro-batch",
-    "no noise when accumulating",
-)
+_OF_BATCHES = ("shuffled", "weighted", "noise seeded", "BatchNorm", "four times")
+STEP_BUGS = tuple(name for name in BUGS if not name.startswith(_OF_BATCHES))
 
 
-def shown(result: MechanismResult) -> str:
+def bound_cell(result: MechanismResult) -> str:
     bound = f"≥ {np.floor(100 * result.epsilon.low) / 100:.2f}"
     return f"**{bound}**" if result.verdict == "finding" else bound
 
 
-def marked(verdict: str) -> str:
+def verdict_cell(verdict: str) -> str:
     return "**found**" if verdict == "finding" else verdict
 
 
@@ -230,7 +216,7 @@ def marked(verdict: str) -> str:
 class Task:
     """A training with its levels; ``ones`` is the number of runs with one canary."""
 
-    says: str
+    title: str
     run: Callable[..., MechanismResult]
     by_weights: Callable[..., Array]
     by_steps: Callable[..., Array]
@@ -247,20 +233,25 @@ def task(*, mnist: bool) -> Task:
     from dpaudit_studies.evidence import training_mnist as digits
 
     right = 100 * digits.accuracy(digits.on_digits(HONEST))
-    says = f"MNIST, {digits.WEIGHTS:,} weights, {right:.0f} % right"
+    title = f"MNIST, {digits.WEIGHTS:,} weights, {right:.0f} % right"
     return Task(
-        says, digits.run_level, digits.by_weights, digits.by_steps, ones=600, weights=digits.WEIGHTS
+        title,
+        digits.run_level,
+        digits.by_weights,
+        digits.by_steps,
+        ones=600,
+        weights=digits.WEIGHTS,
     )
 
 
-def table(given: Namespace) -> None:
+def table(args: Namespace) -> None:
     """Print the table; rows that ``out`` already has are not computed again."""
-    at, runs, seed = task(mnist=given.mnist), given.runs, given.seed
-    ones = at.ones if given.ones is None else given.ones
-    lines = given.out.read_text().splitlines() if given.out and given.out.exists() else []
+    at, runs, seed = task(mnist=args.mnist), args.runs, args.seed
+    ones = at.ones if args.ones is None else args.ones
+    lines = args.out.read_text().splitlines() if args.out and args.out.exists() else []
     if not lines:
         lines = [
-            f"{at.says}; claim {CLAIM}: ε = {DpSgd.parse(CLAIM).epsilon(1e-5):.2f} at δ = 1e-5; "
+            f"{at.title}; claim {CLAIM}: ε = {DpSgd.parse(CLAIM).epsilon(1e-5):.2f} at δ = 1e-5; "
             f"{runs} runs, of one canary {at.ones:,}; α = {ALPHA}; seed {seed}",
             "",
             "| bug | step | loader | run: ε | one: ε | all steps: ε | CPU seconds |",
@@ -273,50 +264,50 @@ def table(given: Namespace) -> None:
             continue
         began = time.process_time()
         cells = [
-            "" if given.no_steps else marked(step_level(name, seed, at.weights)),
-            marked(loader_level(loop, seed)),
-            shown(at.run(loop, at.by_weights, runs, seed)),
-            shown(at.one(loop, ones, seed)) if ones else "",
-            shown(at.run(loop, at.by_steps, runs, seed)),
+            "" if args.no_steps else verdict_cell(step_level(name, seed, at.weights)),
+            verdict_cell(loader_level(loop, seed)),
+            bound_cell(at.run(loop, at.by_weights, runs, seed)),
+            bound_cell(at.one(loop, ones, seed)) if ones else "",
+            bound_cell(at.run(loop, at.by_steps, runs, seed)),
         ]
         took = time.process_time() - began
         lines.append(f"| {name} | {' | '.join(cells)} | {took:.0f} |")
         print(lines[-1], flush=True)
-        if given.out:
-            given.out.parent.mkdir(parents=True, exist_ok=True)
-            given.out.write_text("\n".join(lines) + "\n")
+        if args.out:
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            args.out.write_text("\n".join(lines) + "\n")
 
 
-def honest(given: Namespace) -> None:
+def honest(args: Namespace) -> None:
     """How often an honest training is a finding, by its weights in one run and with one canary."""
-    at, times = task(mnist=given.mnist), given.honest
+    at, times = task(mnist=args.mnist), args.honest
     levels = {
         "one run": lambda seed: at.run(HONEST, at.by_weights, 1, seed),
         "one canary in 400 runs": lambda seed: at.one(HONEST, 400, seed),
     }
     for name, audit in levels.items():
-        if name != "one run" and given.mnist:
+        if name != "one run" and args.mnist:
             continue  # as in numpy, at fifty times the cost
-        found = sum(audit(seed).verdict == "finding" for seed in range(times))
-        interval = clopper_pearson(found, times)
+        findings = sum(audit(seed).verdict == "finding" for seed in range(times))
+        interval = clopper_pearson(findings, times)
         line = (
-            f"{at.says}, honest, {name}: {found} of {times} findings at α = {ALPHA}, "
+            f"{at.title}, honest, {name}: {findings} of {times} findings at α = {ALPHA}, "
             f"95 % interval {interval.low:.3f} to {interval.high:.3f}"
         )
         print(line, flush=True)
-        if given.out:
-            with given.out.open("a") as file:
+        if args.out:
+            with args.out.open("a") as file:
                 file.write(f"{line}\n")
 
 
 def main() -> None:
-    given = options(
+    args = options(
         __doc__, mnist=False, runs=20, ones=int, seed=1, honest=0, no_steps=False, out=Path
     )
-    if given.honest:
-        honest(given)
+    if args.honest:
+        honest(args)
     else:
-        table(given)
+        table(args)
 
 
 if __name__ == "__main__":

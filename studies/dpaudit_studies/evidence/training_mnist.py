@@ -126,11 +126,11 @@ class OnDigits(Loop):
         for t, batch in enumerate(self.batches(len(x), rng)):
             w1, w2 = w[:cut].reshape(784, HIDDEN), w[cut:].reshape(HIDDEN, LABELS)
             g = Factors.of(x[batch], y[batch], w1, w2, normalised=self.normalised)
-            made = self.clipped(g) + self.sigma * self._noise(t, len(w), seed, rng)
+            noisy = self.clipped(g) + self.sigma * self._noise(t, len(w), seed, rng)
             if self.divide == "true":
-                made *= RATE * DIGITS / max(1, len(batch))
-            released[t] = made[:cut].reshape(784, HIDDEN)[dark()]
-            w = (w - LEARNING_RATE / (RATE * DIGITS) * made).astype(np.float32)
+                noisy *= RATE * DIGITS / max(1, len(batch))
+            released[t] = noisy[:cut].reshape(784, HIDDEN)[dark()]
+            w = (w - LEARNING_RATE / (RATE * DIGITS) * noisy).astype(np.float32)
         return released, w
 
     def __call__(self, data: tuple[Array, Array], seed: int) -> Array:  # type: ignore[override]
@@ -150,28 +150,22 @@ def accuracy(loop: OnDigits) -> float:
     return float(((h @ w[cut:].reshape(HIDDEN, LABELS)).argmax(axis=1) == y).mean())
 
 
-def by_weights(released: Array, given: Any) -> Array:
+def by_weights(released: Array, images: Any) -> Array:
     """How far each canary's pixel moved along the canary's gradient at the start."""
-    x, y = given
+    x, y = images
     along = Factors.of(x, y, *start()).first
     along = along / np.linalg.norm(along, axis=1, keepdims=True)
     return np.asarray((released.sum(axis=0)[: len(x)] * along).sum(axis=1))
 
 
-def by_steps(released: Array, given: Any) -> Array:
+def by_steps(released: Array, images: Any) -> Array:
     """Where noise repeats, gradients less those of an epoch before show batches bare."""
-    seen = released[:, : len(given[0])]
-    return np.asarray(np.linalg.norm(seen[EPOCH:] - seen[:-EPOCH], axis=2).max(axis=0))
+    visible = released[:, : len(images[0])]
+    return np.asarray(np.linalg.norm(visible[EPOCH:] - visible[:-EPOCH], axis=2).max(axis=0))
 
 
 def run_level(loop: Loop, scores: Any, runs: int, seed: int, n: int = CANARIES) -> MechanismResult:
     return dpaudit.audit_training(
-        on_digits(loop),
-        digits(),
-        canaries=canaries(n),
-        scores=scores,
-        runs=runs,
-        dpsgd=CLAIM,
-        alpha=ALPHA,
-        seed=seed,
-    )
+        on_digits(loop), digits(), canaries=canaries(n), scores=scores, runs=runs, dpsgd=CLAIM,
+        alpha=ALPHA, seed=seed,
+    )  # fmt: skip

@@ -59,7 +59,7 @@ TRAININGS = {
 
 
 def main() -> None:
-    given = options(__doc__, runs=60, seed=1)
+    args = options(__doc__, runs=60, seed=1)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     digits = load_digits()
@@ -71,10 +71,10 @@ def main() -> None:
     for name, train in TRAININGS.items():
         began = time.perf_counter()
         result = dpaudit.audit_training(
-            train, data, canaries=canaries, runs=given.runs, dpsgd=CLAIM, seed=given.seed
+            train, data, canaries=canaries, runs=args.runs, dpsgd=CLAIM, seed=args.seed
         )
-        shown = f"{np.floor(100 * result.epsilon.low) / 100:.2f}"
-        bold = f"**{shown}**" if result.verdict == "finding" else shown
+        bound = f"{np.floor(100 * result.epsilon.low) / 100:.2f}"
+        bold = f"**{bound}**" if result.verdict == "finding" else bound
         took = time.perf_counter() - began
         print(f"| {name} | {result.claim_epsilon:.2f} | {bold} | {took:.0f} |", flush=True)
 

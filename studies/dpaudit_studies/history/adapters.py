@@ -24,9 +24,9 @@ __all__ = ["SMARTNOISE", "TMLT_CORE"]
 
 def _smartnoise_made(name: str, *, whole: bool) -> Callable[..., Release]:
     def make(mechanisms: Any, *, epsilon: float, delta: float, sensitivity: float) -> Release:
-        given = int(sensitivity) if whole else float(sensitivity)
-        made = getattr(mechanisms, name)(float(epsilon), delta=float(delta), sensitivity=given)
-        return Each(lambda x: float(made.release([x])[0]), whole)
+        bound = int(sensitivity) if whole else float(sensitivity)
+        mechanism = getattr(mechanisms, name)(float(epsilon), delta=float(delta), sensitivity=bound)
+        return Each(lambda x: float(mechanism.release([x])[0]), whole)
 
     return make
 
@@ -35,8 +35,8 @@ def _smartnoise(
     name: str, *, delta: float = 0.0, whole: bool = False
 ) -> tuple[str, LibraryMechanism]:
     options = {"epsilon": 1.0, "delta": delta, "sensitivity": 1.0}
-    made = _smartnoise_made(name, whole=whole)
-    return name, LibraryMechanism(make=made, options=options, told=True, whole=whole)
+    make = _smartnoise_made(name, whole=whole)
+    return name, LibraryMechanism(make=make, options=options, told=True, whole=whole)
 
 
 SMARTNOISE = Library(
@@ -71,8 +71,8 @@ def _tmlt_made(name: str, *, whole: bool) -> Callable[..., Release]:
 def _tmlt(
     name: str, option: str, value: float, claim: Callable[..., str], *, whole: bool = False
 ) -> LibraryMechanism:
-    made = _tmlt_made(name, whole=whole)
-    return LibraryMechanism(make=made, options={option: value}, claim=claim, told=True, whole=whole)
+    make = _tmlt_made(name, whole=whole)
+    return LibraryMechanism(make=make, options={option: value}, claim=claim, told=True, whole=whole)
 
 
 def _root(family: str) -> Callable[..., str]:

@@ -51,7 +51,7 @@ def history(
     Every release is installed by pip (wheels only) in an environment of its
     own, and audited from outside it: its noise by the same tests as dpaudit
     audit, its mechanisms by attacks of dpaudit mechanism. A release without a
-    wheel for this Python has a row that says so.
+    wheel for this Python gets a row with the reason.
 
     [bold]LIBRARY[/bold] is one of opendp, diffprivlib, opacus, python-dp,
     pipeline-dp, smartnoise, tmlt-core, numpy and scipy, which have checks of
@@ -81,16 +81,16 @@ def history(
 
     name, _, mechanism = library.partition(":")
     out = Path("runs") / f"history-{name}" if out is None else out
-    words = ["dpaudit", "history", library]
-    words += [word for text in versions or () for word in ("--versions", text)]
-    words += words_of(options)
-    run = RunOptions(out=out, resume=resume, jobs=jobs, command=shlex.join(words))
+    arguments = ["dpaudit", "history", library]
+    arguments += [word for text in versions or () for word in ("--versions", text)]
+    arguments += words_of(options)
+    run = RunOptions(out=out, resume=resume, jobs=jobs, command=shlex.join(arguments))
     with _used(place):
-        found = _earlier(out) if resume else None
+        earlier = _earlier(out) if resume else None
         spec = history_spec(
             name,
             mechanism=mechanism,
-            versions=found or known_versions(subject(name).library.distribution, versions or ()),
+            versions=earlier or known_versions(subject(name).library.distribution, versions or ()),
             options=options,
         )
         run_cells(spec, run, resumed=shlex.join([*words_of(place), "--out", str(out), "--resume"]))
@@ -112,18 +112,18 @@ def history(
 def _used(place: Place) -> Iterator[None]:
     """Tell this process and its children where, until the block ends."""
     before = dict(os.environ)
-    given = {
+    variables = {
         "DPAUDIT_HISTORY": "" if place.cache is None else str(place.cache.resolve()),
         "DPAUDIT_HISTORY_OFFLINE": "1" if place.offline else "",
         "DPAUDIT_HISTORY_KEEP": "1" if place.keep else "",
     }
-    os.environ.update({name: value for name, value in given.items() if value})
+    os.environ.update({name: value for name, value in variables.items() if value})
     try:
         yield
     finally:
-        for name in given:
+        for name in variables:
             os.environ.pop(name, None)
-        os.environ.update({name: before[name] for name in given if name in before})
+        os.environ.update({name: before[name] for name in variables if name in before})
 
 
 def _earlier(out: Path) -> list[str] | None:
@@ -133,7 +133,7 @@ def _earlier(out: Path) -> list[str] | None:
     if not (out / FILE).exists():
         return None
     with Store.read(out) as store:
-        found = store.spec.get("grid", {}).get("version")
-    if not isinstance(found, list):
+        versions = store.spec.get("grid", {}).get("version")
+    if not isinstance(versions, list):
         raise StoreError(f"out={out}: holds no history; choose another --out")
-    return [str(version) for version in found]
+    return [str(version) for version in versions]

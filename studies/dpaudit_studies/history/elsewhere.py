@@ -36,7 +36,7 @@ class Elsewhere:
 
     @property
     def version(self) -> str | None:
-        """The version in the environment; None if it is not there."""
+        """The version in the environment; None if it is not installed."""
         return installed(self.library.distribution, path=self.packages)
 
     @property
@@ -46,8 +46,8 @@ class Elsewhere:
 
     def installed(self) -> str:
         """Names and versions of all that is in the environment."""
-        found = metadata.Distribution.discover(path=self.packages)
-        return ", ".join(sorted(f"{d.name} {d.version}" for d in found))
+        distributions = metadata.Distribution.discover(path=self.packages)
+        return ", ".join(sorted(f"{d.name} {d.version}" for d in distributions))
 
     def sampler(self, target: str) -> AdapterTarget:
         """The noise of ``MECH[:option=value,…]``.
@@ -69,8 +69,8 @@ class Elsewhere:
         """The command line that starts a worker there."""
         top = self.adapter.partition(":")[0].partition(".")[0]
         places = {name: _place(name) for name in ("dpaudit", "msgspec", top)}
-        asked = json.dumps({"packages": places, "empty": self.empty})
-        return [str(self.folder / "bin" / "python"), "-I", _MAIN, asked]
+        request = json.dumps({"packages": places, "empty": self.empty})
+        return [str(self.folder / "bin" / "python"), "-I", _MAIN, request]
 
 
 class _Release(AdapterTarget):

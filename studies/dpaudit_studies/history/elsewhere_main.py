@@ -43,7 +43,7 @@ class Empty(Loader):
     """A loader of modules without code, in which every public name is a class that does nothing."""
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:
-        """A module that makes up what it is asked for."""
+        """A module that makes up each name on first use."""
         return _Module(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
@@ -65,8 +65,8 @@ class _Nothing(type):
 
 
 def _main() -> None:
-    asked = json.loads(sys.argv.pop(1))
-    sys.meta_path.insert(0, Packages(asked["packages"], asked["empty"]))
+    request = json.loads(sys.argv.pop(1))
+    sys.meta_path.insert(0, Packages(request["packages"], request["empty"]))
     runpy.run_module("dpaudit.targets.endpoints.worker_main", run_name="__main__", alter_sys=True)
 
 

@@ -57,9 +57,9 @@ class Requirements:
 
 def cache() -> Path:
     """The folder of wheels and environments."""
-    given = os.environ.get("DPAUDIT_HISTORY")
+    folder = os.environ.get("DPAUDIT_HISTORY")
     users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return (Path(given) if given else users / "dpaudit" / "history").resolve()
+    return (Path(folder) if folder else users / "dpaudit" / "history").resolve()
 
 
 def versions(distribution: str, specifiers: Sequence[str] = ()) -> list[str]:
@@ -69,9 +69,9 @@ def versions(distribution: str, specifiers: Sequence[str] = ()) -> list[str]:
     Early releases (``1.0rc1``) are left out.
 
     Raises:
-        UsageError: a specifier that is none, no release, or an index that cannot be read.
+        UsageError: an invalid specifier, no release, or an index that cannot be read.
     """
-    wanted = [_specifier(text) for text in specifiers]
+    accepted = [_specifier(text) for text in specifiers]
     if _offline():
         known = {version for name, version in _wheels() if name == canonicalize_name(distribution)}
         if not known:
@@ -80,15 +80,15 @@ def versions(distribution: str, specifiers: Sequence[str] = ()) -> list[str]:
             )
     else:
         listed = _pip("index", "versions", distribution)
-        found = re.search(r"^Available versions: (.*)$", listed.stdout, re.MULTILINE)
-        if found is None:
+        match = re.search(r"^Available versions: (.*)$", listed.stdout, re.MULTILINE)
+        if match is None:
             raise UsageError(
                 f"library={distribution}: the package index lists no release "
                 f"({_last(listed.stderr)}); check pip's configuration, or use --offline"
             )
-        known = {Version(text.strip()) for text in found[1].split(",")}
+        known = {Version(text.strip()) for text in match[1].split(",")}
     known = {version for version in known if not version.is_prerelease}
-    chosen = [v for v in sorted(known) if not wanted or any(s.contains(v) for s in wanted)]
+    chosen = [v for v in sorted(known) if not accepted or any(s.contains(v) for s in accepted)]
     if not chosen:
         among = ", ".join(str(v) for v in sorted(known, reverse=True)[:12]) or "none"
         raise UsageError(
@@ -118,28 +118,28 @@ def environment(release: str, requirements: Requirements) -> Iterator[Path]:
     wheels, folders = cache() / "wheels", cache() / "environments"
     for folder in (wheels, folders):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = Path(tempfile.mkdtemp(prefix=re.sub(r"[^\w.]+", "-", release) + "-", dir=folders))
+    place = Path(tempfile.mkdtemp(prefix=re.sub(r"[^\w.]+", "-", release) + "-", dir=folders))
     try:
-        venv.create(made, with_pip=False, symlinks=True)
+        venv.create(place, with_pip=False, symlinks=True)
         if requirements.only is None:
-            _install(made, [release, *requirements.others])
+            _install(place, [release, *requirements.others])
         else:
-            _install(made, ["--no-deps", release])
-            asked = [*_dependencies(release, requirements.only), *requirements.others]
-            if asked:
-                _install(made, asked)
+            _install(place, ["--no-deps", release])
+            further = [*_dependencies(release, requirements.only), *requirements.others]
+            if further:
+                _install(place, further)
         if requirements.shared:
-            for folder in made.glob("lib/python3*/site-packages"):
+            for folder in place.glob("lib/python3*/site-packages"):
                 places = dict.fromkeys(map(sysconfig.get_path, ("purelib", "platlib")))
                 (folder / "shared.pth").write_text("\n".join(places), encoding="utf-8")
-        yield made
+        yield place
     finally:
         if not os.environ.get("DPAUDIT_HISTORY_KEEP"):
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def built(release: str) -> str | None:
-    """The day that a release's wheel in the cache was built; None if it does not say."""
+    """The day that a release's wheel in the cache was built; None if it has no date."""
     with _wheel(release) as wheel:
         dates = [i.date_time for i in wheel.infolist() if i.filename.endswith(".py")]
     day = "{:04}-{:02}-{:02}".format(*max(dates, default=(0, 0, 0))[:3])
@@ -150,12 +150,12 @@ def _dependencies(release: str, only: Sequence[str]) -> list[str]:
     """What the release's wheel requires, of those that are named in ``only``."""
     with _wheel(release) as wheel:
         metadata = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
-        told = Parser().parsestr(wheel.read(metadata).decode(errors="replace"))
-    wanted = map(Requirement, told.get_all("Requires-Dist", []))
+        headers = Parser().parsestr(wheel.read(metadata).decode(errors="replace"))
+    required = map(Requirement, headers.get_all("Requires-Dist", []))
     names = set(map(canonicalize_name, only))
     return [
         f"{r.name}{r.specifier}"
-        for r in wanted
+        for r in required
         if canonicalize_name(r.name) in names
         and (r.marker is None or r.marker.evaluate({"extra": ""}))
     ]
@@ -165,12 +165,12 @@ def _dependencies(release: str, only: Sequence[str]) -> list[str]:
 def _wheel(release: str) -> Iterator[zipfile.ZipFile]:
     """A release's wheel in the cache."""
     name, _, version = release.partition("==")
-    wanted = canonicalize_name(name), Version(version)
+    identity = canonicalize_name(name), Version(version)
     folder = cache() / "wheels"
-    found = [path for path in folder.glob("*.whl") if _parsed(path) == wanted]
-    if not found:
+    paths = [path for path in folder.glob("*.whl") if _parsed(path) == identity]
+    if not paths:
         raise NotInstallableError(f"no wheel of {release} in {folder}")
-    with zipfile.ZipFile(found[0]) as wheel:
+    with zipfile.ZipFile(paths[0]) as wheel:
         yield wheel
 
 
@@ -180,9 +180,9 @@ def _offline() -> bool:
 
 def _wheels() -> Iterator[tuple[str, Version]]:
     for path in (cache() / "wheels").glob("*.whl"):
-        found = _parsed(path)
-        if found is not None:
-            yield found
+        parsed = _parsed(path)
+        if parsed is not None:
+            yield parsed
 
 
 def _parsed(wheel: Path) -> tuple[str, Version] | None:
@@ -193,7 +193,7 @@ def _parsed(wheel: Path) -> tuple[str, Version] | None:
     return name, version
 
 
-def _install(folder: Path, words: Sequence[str]) -> None:
+def _install(folder: Path, arguments: Sequence[str]) -> None:
     """Install wheels into an environment: those in the cache, or else what pip downloads into it.
 
     Raises:
@@ -201,43 +201,43 @@ def _install(folder: Path, words: Sequence[str]) -> None:
     """
     wheels = ["--only-binary", ":all:", "--find-links", str(cache() / "wheels")]
     into = ["--python", str(folder / "bin" / "python"), "install", "--no-compile"]
-    done = _pip(*into, "--no-index", *wheels, *words)
+    done = _pip(*into, "--no-index", *wheels, *arguments)
     if done.returncode and not _offline():
-        done = _pip("download", "--dest", str(cache() / "wheels"), *wheels, *words)
+        done = _pip("download", "--dest", str(cache() / "wheels"), *wheels, *arguments)
         if not done.returncode:
-            done = _pip(*into, "--no-index", *wheels, *words)
+            done = _pip(*into, "--no-index", *wheels, *arguments)
     if not done.returncode:
         return
-    said = done.stderr + done.stdout
-    if not _offline() and any(words in said for words in _UNREACHABLE):
+    output = done.stderr + done.stdout
+    if not _offline() and any(sign in output for sign in _UNREACHABLE):
         raise SamplerError(
-            f"release={words[-1]}: the package index cannot be reached ({_last(said)}); check the "
-            "network, then repeat the command with --resume"
+            f"release={arguments[-1]}: the package index cannot be reached ({_last(output)}); "
+            "check the network, then repeat the command with --resume"
         )
-    lacks = re.search(r"No matching distribution found for (\S+)", said)
+    lacks = re.search(r"No matching distribution found for (\S+)", output)
     if lacks is not None:
         python = f"for Python {sys.version_info.major}.{sys.version_info.minor}"
         raise NotInstallableError(
             f"no wheel of {lacks[1]} {'in the cache' if _offline() else python}"
         )
-    raise NotInstallableError(f"pip: {_last(said)}")
+    raise NotInstallableError(f"pip: {_last(output)}")
 
 
-def _pip(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
+def _pip(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
     try:
         return subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         raise SamplerError(
-            f"pip {one_line(' '.join(words))}: not done after {_SECONDS} s; check the network, "
+            f"pip {one_line(' '.join(arguments))}: not done after {_SECONDS} s; check the network, "
             "then repeat the command with --resume"
         ) from None
 
 
-def _last(said: str) -> str:
-    """The last line of what pip said that names an error."""
-    lines = [line for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR")] or lines or ["it said nothing"]
+def _last(output: str) -> str:
+    """The last line of pip's output that names an error."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR")] or lines or ["no output"]
     return one_line(errors[-1].removeprefix("ERROR: "), limit=300)

@@ -39,12 +39,12 @@ def rows_of(cells: Sequence[Row]) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = []
     for cell in sorted(cells, key=lambda cell: Version(cell["version"])):
-        told = {key: cell.get(key) for key in ("library", "version", "built", "installed")}
+        about = {key: cell.get(key) for key in ("library", "version", "built", "installed")}
         if not cell["audits"]:
             lacking = {"verdict": "not installed", "failed": cell["failed"]}
-            rows.append({**told, **lacking, "check": None, "found": None})
+            rows.append({**about, **lacking, "check": None, "found": None})
         for audit in cell["audits"]:
-            row = {"failed": None, **told, **audit}
+            row = {"failed": None, **about, **audit}
             level = _LEVELS.get(audit["verdict"])
             rows.append({**row, "check": _check(row), "found": level, "versions": None})
     for key in dict.fromkeys(row["check"] for row in rows):
@@ -67,24 +67,20 @@ def _mark(rows: Sequence[dict[str, Any]]) -> None:
     span = first if first == last else f"{first} to {last}"
     span += f" ({between} of them without)" if between else ""
     for i in bad:
-        rows[i] |= {
-            "first": first,
-            "last": last,
-            "after": clean[0] if clean else None,
-            "versions": span,
-        }
+        after = clean[0] if clean else None
+        rows[i] |= {"first": first, "last": last, "after": after, "versions": span}
 
 
 def summary(rows: Sequence[Row]) -> str:
     """First and last bad release of each finding, and what could not be audited."""
-    found = {row["check"]: row for row in rows if row["verdict"] == "finding"}
+    findings = {row["check"]: row for row in rows if row["verdict"] == "finding"}
     releases = dict.fromkeys(row["version"] for row in rows)
     lacking = [row["version"] for row in rows if row["verdict"] == "not installed"]
     audited = len(releases) - len(lacking)
     library = rows[0]["library"]
     text = f"{audited} of {len(releases)} releases of {library} audited. "
-    if found:
-        text += "; ".join(_told(check, row) for check, row in found.items()) + "."
+    if findings:
+        text += "; ".join(_finding_text(check, row) for check, row in findings.items()) + "."
     elif audited:
         text += "No finding in any of them."
     text += f" Not installed: {', '.join(lacking)}." if lacking else ""
@@ -92,7 +88,7 @@ def summary(rows: Sequence[Row]) -> str:
     return text + (f" {failed} checks cannot run." if failed else "")
 
 
-def _told(check: str, row: Row) -> str:
+def _finding_text(check: str, row: Row) -> str:
     then = f"no finding from {row['after']}" if row["after"] else "to the newest that was audited"
     return f"{check}: {row['finding']} in {row['versions']}, {then}"
 
@@ -130,10 +126,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
             where = Elsewhere(
                 folder=folder, library=about.library, adapter=about.adapter, empty=about.empty
             )
-            audits = [
-                _audited(where, Check.parse(text), grid, f"{cell.settings['seed']}/{cell.id}")
-                for text in grid.check
-            ]
+            seed = f"{cell.settings['seed']}/{cell.id}"
+            audits = [_run_check(where, Check.parse(text), grid, seed) for text in grid.check]
             return {
                 "built": built(release),
                 "installed": where.installed(),
@@ -144,71 +138,55 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         return {"built": None, "installed": "", "audits": [], "failed": str(error)}
 
 
-def _audited(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
+def _run_check(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     began = time.monotonic()
     try:
-        shown = (_by_battery if check.method == BATTERY else _by_attack)(
-            where, check, grid, f"{seed}/{check}"
-        )
+        audit = _by_battery if check.method == BATTERY else _by_attack
+        outcome = audit(where, check, grid, f"{seed}/{check}")
     except MissingExtraError:
         lacks = f"the release has no {where.library.module}, or lacks what it imports"
-        shown = {"verdict": "cannot run", "failed": lacks}
+        outcome = {"verdict": "cannot run", "failed": lacks}
     except (SamplerError, UsageError) as error:
-        shown = {"verdict": "cannot run", "failed": one_line(error, limit=_LONG)}
-    return {
-        "mechanism": check.mechanism,
-        "method": check.method,
-        **shown,
-        "seconds": time.monotonic() - began,
-    }
+        outcome = {"verdict": "cannot run", "failed": one_line(error, limit=_LONG)}
+    about = {"mechanism": check.mechanism, "method": check.method}
+    return {**about, **outcome, "seconds": time.monotonic() - began}
 
 
 def _by_battery(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     with where.sampler(check.mechanism) as sampler:
         if sampler.claim is None:
-            raise UsageError(
-                f"check={check}: the adapter states no law of this noise; audit the mechanism"
-            )
-        result = run_audit(
-            sampler,
-            claim=Claim.parse(sampler.claim),
-            options=grid.options.noise(seed, share=grid.pairs),
-        )
+            raise UsageError(f"check={check}: its adapter states no law; audit the mechanism")
+        options = grid.options.noise(seed, share=grid.pairs)
+        result = run_audit(sampler, claim=Claim.parse(sampler.claim), options=options)
         return {"claim": sampler.claim, **_verdict(result, grid)}
 
 
 def _by_attack(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     assert check.epsilon is not None  # noqa: S101 such a check has a claim
     events, options = check.method == EVENTS, grid.options
+    samples = options.samples // 2 if events else options.releases
     with where.mechanism(check.mechanism) as mechanism:
         result = run_mechanism_audit(
             mechanism,
             neighbours=parse_neighbours("0,1"),
             claim=PrivacyClaim(check.epsilon, check.delta),
             attack=None if events else check.method,
-            options=options.mechanism(
-                seed, share=grid.pairs, samples=options.samples // 2 if events else options.releases
-            ),
+            options=options.mechanism(seed, share=grid.pairs, samples=samples),
         )
     low = None if result.epsilon is None else result.epsilon.low
-    delta = f", δ = {check.delta:g}" if check.delta else ""
-    return {
-        "claim": f"ε = {check.epsilon:g}{delta}",
-        "epsilon": low,
-        **_verdict(result, grid),
-    }
+    claim = f"ε = {check.epsilon:g}" + (f", δ = {check.delta:g}" if check.delta else "")
+    return {"claim": claim, "epsilon": low, **_verdict(result, grid)}
 
 
 def _verdict(result: AuditResult | MechanismResult, grid: HistoryGrid) -> dict[str, Any]:
     counted = [test for test in result.tests if not test.advisory]
     worst = min(counted, key=lambda test: test.p_adjusted, default=None)
-    found = next((test for test in counted if test.finding), worst)
+    leading = next((test for test in counted if test.finding), worst)
+    leading = leading if result.verdict == "finding" else None
     return {
         "verdict": result.verdict,
-        "finding": found.name if found is not None and result.verdict == "finding" else None,
-        "effect": one_line(found.effect, limit=_LONG)
-        if found is not None and result.verdict == "finding"
-        else None,
+        "finding": leading and leading.name,
+        "effect": leading and one_line(leading.effect, limit=_LONG),
         "p": None if worst is None else min(1.0, worst.p_adjusted * grid.pairs),
         "values": result.samples,
     }
@@ -232,6 +210,10 @@ _COLUMNS = {
     "seconds": ("seconds", "seconds"),
     "failed": ("why not", "text"),
 }
+_FIGURE = {
+    "kind": "map", "x": "version", "y": "check", "value": "found",
+    "title": "Findings by release: dark is a finding", "label_y": "check",
+}  # fmt: skip
 _STORY = """
 Each release was installed in an environment of its own and audited from outside it: its noise by \
 the battery against the law that the library documents, its mechanisms by attacks against the \
@@ -243,11 +225,7 @@ the wheel, where it has one.{note}
 
 
 def history_spec(
-    name: str,
-    *,
-    mechanism: str = "",
-    versions: Sequence[str],
-    options: HistoryOptions,
+    name: str, *, mechanism: str = "", versions: Sequence[str], options: HistoryOptions
 ) -> Spec:
     """The experiment that audits these ``versions`` of a library, oldest first.
 
@@ -276,15 +254,6 @@ def history_spec(
         "column": [
             {"key": key, "label": label, "format": form} for key, (label, form) in _COLUMNS.items()
         ],
-        "figure": [
-            {
-                "kind": "map",
-                "x": "version",
-                "y": "check",
-                "value": "found",
-                "title": "Findings by release: dark is a finding",
-                "label_y": "check",
-            }
-        ],
+        "figure": [_FIGURE],
     }
     return spec_of(table, name=f"history {name}")

@@ -41,13 +41,11 @@ class HistoryOptions:
         ),
     ] = 20_000
     alpha: Annotated[
-        float,
-        Option("Probability of a false finding, over all releases and checks together."),
+        float, Option("Probability of a false finding, over all releases and checks together.")
     ] = 0.01
     seed: Annotated[str, Option("Seed for the auditor's own randomness.")] = "0"
     allow_predictable: Annotated[
-        bool,
-        Option("Noise that can be computed from other noise is no finding (for simulators)."),
+        bool, Option("Noise that can be computed from other noise is no finding (for simulators).")
     ] = False
 
     def __post_init__(self) -> None:
@@ -83,8 +81,7 @@ class Place:
     """Where releases are installed, and from what; it changes no number."""
 
     cache: Annotated[
-        Path | None,
-        Option("Folder for wheels and environments; in the user's cache by default."),
+        Path | None, Option("Folder for wheels and environments; in the user's cache by default.")
     ] = None
     offline: Annotated[bool, Option("Install only what is in the cache.")] = False
     keep: Annotated[bool, Option("Keep the environments after the audit.")] = False

@@ -1,4 +1,4 @@
-"""The libraries whose releases can be audited: how each is installed, and what is asked of it."""
+"""The libraries whose releases can be audited: how each is installed, and its checks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Check:
         """The check that ``text`` writes: MECHANISM METHOD [EPSILON [DELTA]].
 
         Raises:
-            UsageError: it is none.
+            UsageError: the text is not a check.
         """
         mechanism, method, *claim = [*text.split(), *[BATTERY][: len(text.split()) == 1]]
         try:
@@ -71,7 +71,7 @@ _OWN = "dpaudit_studies.history.adapters"
 class Subject:
     """A library by the name of its adapter, which is at ``adapter``, ``MODULE:NAME``.
 
-    ``checks`` are asked of every release. ``requires`` are installed with it, and of its own
+    ``checks`` run on every release. ``requires`` are installed with it, and of its own
     dependencies ``only`` those named (None: all); ``empty`` modules stay empty, because noise needs
     nothing of them and they cannot be installed. ``shared`` libraries take what they need from this
     Python.
@@ -89,8 +89,8 @@ class Subject:
     def library(self) -> Library:
         """The adapter."""
         module, _, name = self.adapter.partition(":")
-        found: Library = getattr(import_module(module), name)
-        return found
+        loaded: Library = getattr(import_module(module), name)
+        return loaded
 
     @property
     def requirements(self) -> Requirements:

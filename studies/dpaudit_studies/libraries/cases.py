@@ -92,9 +92,8 @@ Row = tuple[Any, ...]
 
 def _group(promise: Promise, library: str, *rows: Row) -> tuple[Case, ...]:
     """Cases of one library; without ``library``, of that which the mechanism's name begins with."""
-    return tuple(
-        Case(*(library or row[0].partition(":")[0], *row[:4], promise, *row[4:])) for row in rows
-    )
+    named = ((library or row[0].partition(":")[0], row) for row in rows)
+    return tuple(Case(*(name, *row[:4], promise, *row[4:])) for name, row in named)
 
 
 def _pairs(mechanism: str, sampler: str, neighbours: str = PAIR, *, scale: int = 1) -> Row:
@@ -233,7 +232,7 @@ def case(name: str) -> Case:
     """The case of that name.
 
     Raises:
-        UnknownNameError: there is none, with the nearest match.
+        UnknownNameError: no case has this name; the message has the nearest match.
     """
     if name not in CASES:
         raise UnknownNameError(f"case={name}: not known{nearest(name, CASES)}")

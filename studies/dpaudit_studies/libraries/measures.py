@@ -18,6 +18,7 @@ from dpaudit.errors import MissingExtraError, SamplerError, UsageError
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
+from dpaudit.protocols import Mechanism
 from dpaudit.targets.resolve import open_mechanism
 from dpaudit.types import TestResult
 from dpaudit_studies.libraries.cases import Case, case
@@ -47,8 +48,8 @@ class LibrariesGrid(Grid, frozen=True):
 def libraries(cell: Cell, arm: None) -> dict[str, Any]:
     """One audit of a case (:class:`LibrariesGrid`) by its attack.
 
-    A library that is not installed has a row that says so, with the fix in ``failed``; so has one
-    that cannot be imported or refuses its input. Internal errors are not caught.
+    A library that is not installed gets a row with the fix in ``failed``; so does one that cannot
+    be imported or refuses its input. Internal errors are not caught.
     """
     del arm
     grid = cell.grid(LibrariesGrid)
@@ -69,9 +70,12 @@ def libraries(cell: Cell, arm: None) -> dict[str, Any]:
         "draft": subject.draft or None,
         "reproduce": subject.command,
     }
-    began = time.monotonic()
+    began, seed = time.monotonic(), f"{cell.settings['seed']}/{cell.id}"
+    samples = subject.samples if grid.samples is None else grid.samples
     try:
-        version, result = _audit(subject, grid, seed=f"{cell.settings['seed']}/{cell.id}")
+        with open_mechanism(subject.mechanism, seed=seed) as mechanism:
+            result = _audit(subject, mechanism, samples=samples, alpha=grid.alpha, seed=seed)
+            version = getattr(mechanism, "version", None)
     except MissingExtraError as error:
         return {**row, "verdict": "not installed", "failed": str(error)}
     except (SamplerError, UsageError) as error:
@@ -79,36 +83,30 @@ def libraries(cell: Cell, arm: None) -> dict[str, Any]:
     return {
         **row,
         "library": " ".join(filter(None, (subject.library, version))),
-        **_shown(result),
+        **_outcome(result),
         "seconds": time.monotonic() - began,
         "failed": None,
     }
 
 
-def _audit(subject: Case, grid: LibrariesGrid, *, seed: str) -> tuple[str | None, MechanismResult]:
-    with open_mechanism(subject.mechanism, seed=seed) as mechanism:
-        result = run_mechanism_audit(
-            mechanism,
-            neighbours=None if subject.neighbours is None else parse_neighbours(subject.neighbours),
-            claim=PrivacyClaim(subject.epsilon, subject.delta),
-            attack=subject.attack,
-            options=MechanismOptions(
-                samples=subject.samples if grid.samples is None else grid.samples,
-                alpha=grid.alpha,
-                seed=seed,
-            ),
-        )
-        return getattr(mechanism, "version", None), result
+def _audit(
+    subject: Case, mechanism: Mechanism, *, samples: int, alpha: float, seed: str
+) -> MechanismResult:
+    return run_mechanism_audit(
+        mechanism,
+        neighbours=None if subject.neighbours is None else parse_neighbours(subject.neighbours),
+        claim=PrivacyClaim(subject.epsilon, subject.delta),
+        attack=subject.attack,
+        options=MechanismOptions(samples=samples, alpha=alpha, seed=seed),
+    )
 
 
 def _short(neighbours: str | None) -> str:
     if neighbours is None:
         return "the attack's"
-    return (
-        neighbours
-        if len(neighbours) < 12
-        else " and ".join(_ends(part) for part in neighbours.split(";"))
-    )
+    if len(neighbours) < 12:
+        return neighbours
+    return " and ".join(map(_ends, neighbours.split(";")))
 
 
 def _ends(vector: str) -> str:
@@ -117,15 +115,13 @@ def _ends(vector: str) -> str:
     return f"0 of {len(numbers)}" if not ones else f"1 at {'+'.join(ones)}"
 
 
-def _shown(result: MechanismResult) -> dict[str, Any]:
-    best = max(
-        (t for t in result.tests if t.unit == "ε"), key=lambda t: (t.statistic, -t.p), default=None
-    )
+def _outcome(result: MechanismResult) -> dict[str, Any]:
+    bounds = (test for test in result.tests if test.unit == "ε")
+    best = max(bounds, key=lambda test: (test.statistic, -test.p), default=None)
     p0, p1 = _probabilities(best)
+    timed = result.verdict == "finding" and result.attack.partition(":")[0] == "timing"
     return {
-        "verdict": _LEAKS
-        if result.verdict == "finding" and _timed(result.attack)
-        else _VERDICTS[result.verdict],
+        "verdict": _LEAKS if timed else _VERDICTS[result.verdict],
         "p0": p0,
         "p1": p1,
         "epsilon": None if result.epsilon is None else result.epsilon.low,
@@ -138,19 +134,15 @@ def _shown(result: MechanismResult) -> dict[str, Any]:
     }
 
 
-def _timed(attack: str) -> bool:
-    return attack.partition(":")[0] == "timing"
-
-
 def _success(result: MechanismResult) -> dict[str, Any] | None:
     """How often a guess by this attack is right, ties by a fair coin."""
-    found = result.details.get("success")
-    if not found:
+    guesses = result.details.get("success")
+    if not guesses:
         return None
     return {
-        "value": found["right"] / found["of"],
-        "low": found["interval"].low,
-        "high": found["interval"].high,
+        "value": guesses["right"] / guesses["of"],
+        "low": guesses["interval"].low,
+        "high": guesses["interval"].high,
     }
 
 
@@ -159,30 +151,20 @@ def _probabilities(test: TestResult | None) -> tuple[float | None, float | None]
         return None, None
     counts = test.details["counts"]
     shares = [counts[key][0] / max(1, counts[key][1]) for key in ("likelier", "other")]
-    return (
-        (shares[0], shares[1])
-        if test.details.get("likelier_at", 0) == 0
-        else (shares[1], shares[0])
-    )
+    second = test.details.get("likelier_at", 0)
+    return shares[second], shares[1 - second]
 
 
 def libraries_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """Which mechanisms that promise DP break, or leak by time; what was not run."""
-    promised = [
-        row
-        for row in rows
-        if row["promise"] == "DP" and row["verdict"] in (*_VERDICTS.values(), _LEAKS)
-    ]
+    audited = [row for row in rows if row["verdict"] in (*_VERDICTS.values(), _LEAKS)]
+    promised = [row for row in audited if row["promise"] == "DP"]
     tried = {_subject(row) for row in promised}
     broken, leaking = (
         sorted({_subject(row) for row in promised if row["verdict"] == verdict})
         for verdict in ("broken", _LEAKS)
     )
-    others = [
-        row
-        for row in rows
-        if row["promise"] != "DP" and row["verdict"] in (*_VERDICTS.values(), _LEAKS)
-    ]
+    others = [row for row in audited if row["promise"] != "DP"]
     text = ""
     if tried:
         text = (
@@ -191,8 +173,8 @@ def libraries_summary(rows: Sequence[Mapping[str, Any]]) -> str:
         )
         text += f" By their time leaked: {_listed(leaking)}." if leaking else ""
     if others:
-        found = sum(row["verdict"] in ("broken", _LEAKS) for row in others)
-        text += f" Of {len(others)} attacks on noise that promises nothing {found} succeeded."
+        succeeded = sum(row["verdict"] in ("broken", _LEAKS) for row in others)
+        text += f" Of {len(others)} attacks on noise that promises nothing {succeeded} succeeded."
     absent = sorted({row["library"] for row in rows if row["verdict"] == "not installed"})
     failed = [_subject(row) for row in rows if row["verdict"] == "failed"]
     text += f" Not installed: {', '.join(absent)}." if absent else ""
@@ -222,30 +204,20 @@ def controls(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` audits of a case (:class:`ControlsGrid`).
 
     Counted are those whose lower bound for ε is at most the claim. One process of the mechanism
-    serves all, so the audits are of one running sampler. A library that is not installed has a row
-    that says so.
+    serves all, so the audits are of one running sampler. A library that is not installed gets a
+    row with the fix.
     """
     del arm
     grid, trials = cell.grid(ControlsGrid), cell.settings["trials"]
     subject = case(grid.case)
     assert subject.neighbours is not None  # noqa: S101 (a control's case names its values)
     about = {"library": subject.library, "mechanism": subject.mechanism, "attack": subject.attack}
-    bounds = []
+    bounds, seed = [], f"{cell.settings['seed']}/{cell.id}"
     try:
-        with open_mechanism(
-            subject.mechanism, seed=f"{cell.settings['seed']}/{cell.id}"
-        ) as mechanism:
+        with open_mechanism(subject.mechanism, seed=seed) as mechanism:
             for i in range(trials):
-                result = run_mechanism_audit(
-                    mechanism,
-                    neighbours=parse_neighbours(subject.neighbours),
-                    claim=PrivacyClaim(subject.epsilon, subject.delta),
-                    attack=subject.attack,
-                    options=MechanismOptions(
-                        samples=grid.samples,
-                        alpha=grid.alpha,
-                        seed=f"{cell.settings['seed']}/{cell.id}/{i}",
-                    ),
+                result = _audit(
+                    subject, mechanism, samples=grid.samples, alpha=grid.alpha, seed=f"{seed}/{i}"
                 )
                 bounds.append(result.epsilon.low if result.epsilon is not None else 0.0)
     except MissingExtraError as error:

@@ -1,4 +1,4 @@
-"""Samplers of normal noise that people use in ten languages: who wrote them is not us.
+"""Samplers of normal noise that people use in ten languages, written by others.
 
 What each library's documentation or source says of its generator is in ``generator``; "predictable"
 means that the rest of its noise can be computed from enough of it.
@@ -16,7 +16,7 @@ __all__ = ["CASES", "Case"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A sampler: its ``language`` (of ``LANGUAGES``), the METHOD it is asked for, its generator."""
+    """A sampler: its ``language`` (of ``LANGUAGES``), its METHOD and its generator."""
 
     language: str
     method: str
@@ -46,78 +46,51 @@ class Case:
 _BM = "Box–Muller, both outputs"
 _BM_COS = "Box–Muller, cosine only"
 _INVERSE = "inverse CDF"
-
-
-def _rows() -> list[tuple[str, str, str, str]]:
-    gsl = {
-        "mt19937": "Mersenne Twister",
-        "taus2": "Tausworthe, 88 bits",
-        "ranlxs0": "subtract with borrow, decimated",
-        "cmrg": "combined recurrences modulo primes",
-        "gfsr4": "shift register, 9,689 words",
-        "rand": "congruential modulo 2^31",
-        "random8-glibc2": "congruential modulo 2^31",
-        "r250": "shift register, 250 words",
-        "minstd": "congruential modulo 2^31 − 1",
-        "knuthran": "lagged subtraction",
-        "vax": "congruential modulo 2^32",
-        "zuf": "lagged Fibonacci",
-        "transputer": "congruential modulo 2^32",
-        "ran0": "congruential modulo 2^31 − 1",
-        "rand48": "congruential modulo 2^48",
-    }
-    r = {
-        "Mersenne-Twister": "Mersenne Twister",
-        "Wichmann-Hill": "three congruential",
-        "Marsaglia-Multicarry": "two multiply-with-carry of 16 bits",
-        "Super-Duper": "congruential and shift register",
-        "Knuth-TAOCP-2002": "lagged subtraction",
-        "L'Ecuyer-CMRG": "combined recurrences modulo primes",
-    }
-    boost = {
-        "mt19937": "Mersenne Twister",
-        "rand48": "congruential modulo 2^48",
-        "taus88": "Tausworthe, 88 bits",
-        "lagged_fibonacci607": "lagged Fibonacci",
-        "kreutzer1986": "congruential, shuffled",
-        "hellekalek1995": "inversive",
-        "ecuyer1988": "two congruential",
-        "minstd_rand": "congruential modulo 2^31 − 1",
-    }
-    std = {
-        "mt19937": "Mersenne Twister",
-        "mt19937_64": "Mersenne Twister",
-        "minstd_rand": "congruential modulo 2^31 − 1",
-        "minstd_rand0": "congruential modulo 2^31 − 1",
-        "ranlux24": "subtract with borrow, decimated",
-        "ranlux24_base": "subtract with borrow",
-        "ranlux48": "subtract with borrow, decimated",
-        "knuth_b": "congruential, shuffled",
-    }
-    rows = [("R", f"{kind}/Inversion", made, _INVERSE) for kind, made in r.items()]
-    rows += [
-        ("R", f"Mersenne-Twister/{kind}", "Mersenne Twister", kind.replace("-", " and "))
+_GSL = {
+    "mt19937": "Mersenne Twister", "taus2": "Tausworthe, 88 bits",
+    "ranlxs0": "subtract with borrow, decimated", "cmrg": "combined recurrences modulo primes",
+    "gfsr4": "shift register, 9,689 words", "rand": "congruential modulo 2^31",
+    "random8-glibc2": "congruential modulo 2^31", "r250": "shift register, 250 words",
+    "minstd": "congruential modulo 2^31 − 1", "knuthran": "lagged subtraction",
+    "vax": "congruential modulo 2^32", "zuf": "lagged Fibonacci",
+    "transputer": "congruential modulo 2^32", "ran0": "congruential modulo 2^31 − 1",
+    "rand48": "congruential modulo 2^48",
+}  # fmt: skip
+_R = {
+    "Mersenne-Twister": "Mersenne Twister", "Wichmann-Hill": "three congruential",
+    "Marsaglia-Multicarry": "two multiply-with-carry of 16 bits",
+    "Super-Duper": "congruential and shift register", "Knuth-TAOCP-2002": "lagged subtraction",
+    "L'Ecuyer-CMRG": "combined recurrences modulo primes",
+}  # fmt: skip
+_BOOST = {
+    "mt19937": "Mersenne Twister", "rand48": "congruential modulo 2^48",
+    "taus88": "Tausworthe, 88 bits", "lagged_fibonacci607": "lagged Fibonacci",
+    "kreutzer1986": "congruential, shuffled", "hellekalek1995": "inversive",
+    "ecuyer1988": "two congruential", "minstd_rand": "congruential modulo 2^31 − 1",
+}  # fmt: skip
+_STD = {
+    "mt19937": "Mersenne Twister", "mt19937_64": "Mersenne Twister",
+    "minstd_rand": "congruential modulo 2^31 − 1", "minstd_rand0": "congruential modulo 2^31 − 1",
+    "ranlux24": "subtract with borrow, decimated", "ranlux24_base": "subtract with borrow",
+    "ranlux48": "subtract with borrow, decimated", "knuth_b": "congruential, shuffled",
+}  # fmt: skip
+_CARRY, _TWISTER = "Marsaglia-Multicarry", "Mersenne Twister"
+_ENGINES = (
+    *(("R", f"{kind}/Inversion", generator, _INVERSE) for kind, generator in _R.items()),
+    *(
+        ("R", f"Mersenne-Twister/{kind}", _TWISTER, kind.replace("-", " and "))
         for kind in ("Box-Muller", "Ahrens-Dieter", "Kinderman-Ramage")
-    ]
-    rows += [
-        ("R", "Marsaglia-Multicarry/Ahrens-Dieter", r["Marsaglia-Multicarry"], "Ahrens and Dieter"),
-        (
-            "R",
-            "Marsaglia-Multicarry/Kinderman-Ramage",
-            r["Marsaglia-Multicarry"],
-            "Kinderman and Ramage",
-        ),
-    ]
-    rows += [("C, GSL", f"{engine}/polar", made, "polar") for engine, made in gsl.items()]
-    rows += [
-        ("C, GSL", "mt19937/ziggurat", "Mersenne Twister", "ziggurat"),
-        ("C, GSL", "mt19937/ratio", "Mersenne Twister", "ratio of uniforms"),
-    ]
-    rows += [("C++", engine, made, "polar") for engine, made in std.items()]
-    rows += [("C++, Boost", engine, made, "ziggurat") for engine, made in boost.items()]
-    return rows
-
-
+    ),
+    *(
+        ("R", f"{_CARRY}/{kind}", _R[_CARRY], kind.replace("-", " and "))
+        for kind in ("Ahrens-Dieter", "Kinderman-Ramage")
+    ),
+    *(("C, GSL", f"{engine}/polar", generator, "polar") for engine, generator in _GSL.items()),
+    ("C, GSL", "mt19937/ziggurat", _TWISTER, "ziggurat"),
+    ("C, GSL", "mt19937/ratio", _TWISTER, "ratio of uniforms"),
+    *(("C++", engine, generator, "polar") for engine, generator in _STD.items()),
+    *(("C++, Boost", engine, generator, "ziggurat") for engine, generator in _BOOST.items()),
+)
 _OTHERS = (
     ("C", "rand", "additive feedback", _BM),
     ("C", "drand48", "congruential modulo 2^48", _BM),
@@ -163,11 +136,7 @@ _OTHERS = (
     ("Tcl", "rand()", "congruential modulo 2^31 − 1", _BM),
 )
 
-CASES: Mapping[str, Case] = {
-    case.name: case
-    for case in (
-        Case(language=language, method=method, generator=generator, transform=transform)
-        for language, method, generator, transform in sorted([*_rows(), *_OTHERS])
-    )
-}
+_FIELDS = ("language", "method", "generator", "transform")
+_ALL = (Case(**dict(zip(_FIELDS, row, strict=True))) for row in sorted([*_ENGINES, *_OTHERS]))
+CASES: Mapping[str, Case] = {case.name: case for case in _ALL}
 """By name, in order of language and method."""

@@ -58,9 +58,9 @@ class ProgramSampler:
 
     def __enter__(self) -> ProgramSampler:
         seed = int(self._stream.numpy().integers(1, 1 << 31))
-        words = [word.replace("{seed}", str(seed)) for word in (*self._command, str(seed))]
+        command = [word.replace("{seed}", str(seed)) for word in (*self._command, str(seed))]
         self._program = subprocess.Popen(
-            words,
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -77,11 +77,8 @@ class ProgramSampler:
     def again(self) -> ProgramSampler:
         """The same program, to be started with the next seed."""
         self._started += 1
-        return ProgramSampler(
-            self._command,
-            name=self.name,
-            stream=self._stream.child("again", self._started),
-        )
+        stream = self._stream.child("again", self._started)
+        return ProgramSampler(self._command, name=self.name, stream=stream)
 
     def draw(self, n: int, d: int, *, timeout: float) -> Array:
         """``n`` vectors (n, d).
@@ -147,7 +144,7 @@ class RealGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One audit of a sampler (:class:`RealGrid`), for the claim N(0, 1).
 
-    What is not installed, or cannot be built, has a row that says so.
+    A sampler that is not installed, or cannot be built, gets a row with the reason.
 
     Raises:
         SpecError: no such sampler.
@@ -157,14 +154,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     if grid.sampler not in CASES:
         raise SpecError(f"sampler={grid.sampler}: choose one of {', '.join(CASES)}")
     case = CASES[grid.sampler]
-    language = LANGUAGES[case.language]
-    row = {
-        "language": case.language,
-        "version": case.version,
-        "method": case.method,
-        "generator": case.generator,
-        "transform": case.transform,
-    }
+    about = ("language", "version", "method", "generator", "transform")
+    row = {name: getattr(case, name) for name in about}
     stream = KeyedStream.from_seed(cell.settings["seed"]).child(case.name)
     seed = f"{cell.settings['seed']}/{case.name}"
     if grid.batch:
@@ -175,20 +166,17 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     )
     began = time.monotonic()
     try:
-        with ProgramSampler(
-            (*language.command(), case.method),
-            name=case.name,
-            stream=stream,
-        ) as sampler:
+        command = (*LANGUAGES[case.language].command(), case.method)
+        with ProgramSampler(command, name=case.name, stream=stream) as sampler:
             result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
     except MissingExtraError as error:
         return {**row, "verdict": _NOT_INSTALLED, "failed": str(error)}
     except SamplerError as error:
         return {**row, "verdict": "failed", "failed": str(error)}
-    return {**row, **_shown(result), "seconds": time.monotonic() - began, "failed": None}
+    return {**row, **_outcome(result), "seconds": time.monotonic() - began, "failed": None}
 
 
-def _shown(result: AuditResult) -> dict[str, Any]:
+def _outcome(result: AuditResult) -> dict[str, Any]:
     findings = [test for test in result.tests if test.finding]
     return {
         "verdict": result.verdict,
@@ -204,12 +192,12 @@ def _shown(result: AuditResult) -> dict[str, Any]:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many of those that ran are findings, and what did not run."""
     ran = [row for row in rows if row["verdict"] not in (_NOT_INSTALLED, "failed")]
-    found = sum(row["verdict"] == "finding" for row in ran)
+    findings = sum(row["verdict"] == "finding" for row in ran)
     languages = len({row["language"] for row in ran})
-    text = f"{found} of {len(ran)} audits of {languages} languages and libraries are findings."
-    for verdict, words in ((_NOT_INSTALLED, "Not installed"), ("failed", "Failed")):
+    text = f"{findings} of {len(ran)} audits of {languages} languages and libraries are findings."
+    for verdict, label in ((_NOT_INSTALLED, "Not installed"), ("failed", "Failed")):
         names = [f"{row['language']}: {row['method']}" for row in rows if row["verdict"] == verdict]
-        text += f" {words}: {'; '.join(names)}." if names else ""
+        text += f" {label}: {'; '.join(names)}." if names else ""
     return text
 
 

@@ -11,10 +11,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from dpaudit.errors import MissingExtraError
 from dpaudit.results.text import one_line
@@ -51,32 +52,30 @@ class Language:
 def _command(language: Language) -> tuple[str, ...]:
     folder = Path(_folder().name)
     source, built = folder / language.source, folder / f"{language.source}.built"
-    shutil.copyfile(_SOURCES / language.source, source)  # compilers write beside it
-    words = {"source": str(source), "built": str(built)}
-    words |= {"python": sys.executable, "folder": _folder().name, "seed": "{seed}"}
+    shutil.copyfile(_SOURCES / language.source, source)  # compilers write into its folder
+    values = {"source": str(source), "built": str(built)}
+    values |= {"python": sys.executable, "folder": _folder().name, "seed": "{seed}"}
     for part in filter(None, (language.build, language.run)):
-        name = part[0].format(**words)
-        if part is language.run and name == words["built"]:
+        name = part[0].format(**values)
+        if part is language.run and name == values["built"]:
             continue
         if shutil.which(name) is None:
             raise MissingExtraError(
                 f"{name}: not installed; install it with your system's packages"
             )
     if language.build:
-        made = subprocess.run(
-            [part.format(**words) for part in language.build],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            cwd=_folder().name,
-            check=False,
-        )
-        if made.returncode:
-            said = one_line(made.stderr or made.stdout)[:200]
+        build = [part.format(**values) for part in language.build]
+        done = _run(build, timeout=_SECONDS, cwd=_folder().name)
+        if done.returncode:
+            output = one_line(done.stderr or done.stdout)[:200]
             raise MissingExtraError(
-                f"{language.source}: cannot be built ({said}); install what it needs"
+                f"{language.source}: cannot be built ({output}); install what it needs"
             )
-    return tuple(part.format(**words) for part in language.run)
+    return tuple(part.format(**values) for part in language.run)
+
+
+def _run(command: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **how)
 
 
 @cache
@@ -86,17 +85,15 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @cache
-def version(words: tuple[str, ...]) -> str:
+def version(command: tuple[str, ...]) -> str:
     """The first number with a dot in what a command says, or else an empty text."""
-    if words[0] == "python":
-        return _module_version(words[1])
+    if command[0] == "python":
+        return _module_version(command[1])
     try:
-        made = subprocess.run(
-            words, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
-        )
+        done = _run(command, timeout=60, stdin=subprocess.DEVNULL)
     except OSError:
         return ""
-    for word in (made.stdout + " " + made.stderr).replace(",", " ").split():
+    for word in (done.stdout + " " + done.stderr).replace(",", " ").split():
         bare = word.strip('"():v').removeprefix("go")
         if bare[:1].isdigit() and "." in bare:
             return one_line(bare)

@@ -40,7 +40,7 @@ def specimen(name: str) -> Specimen:
     """The flawed sampler of that name, also one of the unseen half, or a right one of that half.
 
     Raises:
-        UnknownNameError: there is none, with the nearest match.
+        UnknownNameError: no specimen has this name; the message has the nearest match.
     """
     known = {**SPECIMENS, **UNSEEN}
     if name not in known:

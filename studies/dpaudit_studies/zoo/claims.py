@@ -14,12 +14,12 @@ from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen, each
 __all__ = ["SPECIMENS", "discrete_gaussian"]
 
 
-def _value(name: str, says: str, change: Callable[[Array, float], Array]) -> Specimen:
+def _value(name: str, description: str, change: Callable[[Array, float], Array]) -> Specimen:
     def make(stream: KeyedStream) -> Draw:
         rng = stream.numpy()
         return lambda n, d, value=0.0: change(rng.standard_normal((n, d)), value)
 
-    return Specimen(name, says, make, family="value", takes_value=True)
+    return Specimen(name, description, make, family="value", takes_value=True)
 
 
 _VALUES = (
@@ -79,8 +79,8 @@ def _cut_discrete(sigma: float, limit: int) -> Make:
     return each(change)
 
 
-def _claim(name: str, says: str, claim: str, make: Make) -> Specimen:
-    return Specimen(name, says, make, family="other claim", claim=claim)
+def _claim(name: str, description: str, claim: str, make: Make) -> Specimen:
+    return Specimen(name, description, make, family="other claim", claim=claim)
 
 
 _LAPLACE = "laplace:scale=1"

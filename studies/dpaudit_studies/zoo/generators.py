@@ -42,12 +42,12 @@ def _middle_square() -> Make:
     """Von Neumann's, eight decimal digits; it soon runs into a short cycle."""
 
     def begin(rng: np.random.Generator) -> tuple[Array, int, int]:
-        seen: dict[int, int] = {}
+        order: dict[int, int] = {}
         state = int(rng.integers(10**7, 10**8))
-        while state not in seen:
-            seen[state] = len(seen)
+        while state not in order:
+            order[state] = len(order)
             state = state * state // 10**4 % 10**8
-        return scipy.special.ndtri((np.array(list(seen)) + 0.5) / 1e8), seen[state], 0
+        return scipy.special.ndtri((np.array(list(order)) + 0.5) / 1e8), order[state], 0
 
     def step(_: np.random.Generator, kept: tuple[Array, int, int], m: int) -> tuple[Array, Any]:
         path, loop, at = kept
@@ -96,11 +96,9 @@ _31_BITS = (
 
 SPECIMENS = (
     _generator("randu", "Φ⁻¹ of RANDU", _congruential(65_539, 0, 31, top_bits=31, odd=True),
-               expected="borderline",
-               why=_31_BITS),
+               expected="borderline", why=_31_BITS),
     _generator("randu-box-muller", "Box-Muller from RANDU", flat(_randu_box_muller),
-               expected="borderline",
-               why=_31_BITS),
+               expected="borderline", why=_31_BITS),
     _generator("lcg-period-2-20", "Φ⁻¹ of a congruential generator of period 2^20",
                _congruential(1_664_525, 1_013_904_223, 20, top_bits=20)),
     _generator("lcg-32", "Φ⁻¹ of a 32-bit congruential generator (Numerical Recipes)",

@@ -17,7 +17,7 @@ import scipy
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen, each
 
-__all__ = ["SPECIMENS", "pair", "pancake"]
+__all__ = ["SPECIMENS", "along", "direction", "pair", "pancake"]
 
 
 def _stretched(variances: tuple[float, ...]) -> Make:
@@ -141,16 +141,23 @@ def pancake(name: str, dim: int, beta: float, gamma: float | str) -> Make:
     return make
 
 
-def _along(law: Callable[[np.random.Generator, int], Array]) -> Make:
+def direction(stream: KeyedStream, d: int) -> Array:
+    """The secret direction of a dimension: a unit vector (d,) that the sampler's stream fixes."""
+    w = stream.child("direction", d).numpy().standard_normal(d)
+    return np.asarray(w / np.linalg.norm(w))
+
+
+def along(law: Callable[[np.random.Generator, int], Array], *, least_dim: int = 1) -> Make:
     """One secret direction, fixed per d, with noise of another law of mean 0 and variance 1."""
 
     def make(stream: KeyedStream) -> Draw:
         rng = stream.numpy()
 
         def draw(n: int, d: int) -> Array:
-            w = stream.child("direction", d).numpy().standard_normal(d)
-            w /= np.linalg.norm(w)
             z = rng.standard_normal((n, d))
+            if d < least_dim:
+                return z
+            w = direction(stream, d)
             return np.asarray(z + np.outer(law(rng, n) - z @ w, w))
 
         return draw
@@ -158,13 +165,13 @@ def _along(law: Callable[[np.random.Generator, int], Array]) -> Make:
     return make
 
 
-_direction = partial(Specimen, family="direction")
+_hidden = partial(Specimen, family="direction")
 
 
 def _specimen(
-    name: str, says: str, dim: int, beta: float, gamma: float | str, **rest: Any
+    name: str, description: str, dim: int, beta: float, gamma: float | str, **rest: Any
 ) -> Specimen:
-    return _direction(name, says, pancake(name, dim, beta, gamma), dim=dim, **rest)
+    return _hidden(name, description, pancake(name, dim, beta, gamma), dim=dim, **rest)
 
 
 _NOBODY = (
@@ -183,15 +190,13 @@ _DIRECTIONS = (
               expected="borderline",
               why="a lattice search of a minute or more: found if it gets the time"),
     _specimen("pancake-d256", "pancake of γ = 2√d, β = 1e-5, d = 256: the paper's smallest", 256,
-              1e-5, "2sqrtd",
-              expected="missed", why=_NOBODY),
+              1e-5, "2sqrtd", expected="missed", why=_NOBODY),
     _specimen("pancake-d4096", "pancake of γ = 2√d, β = 1e-4, d = 4,096", 4096, 1e-4, "2sqrtd",
-              expected="missed",
-              why=_NOBODY),
-    _direction("laplace-direction", "one hidden direction is Laplace",
-             _along(lambda rng, n: rng.laplace(scale=math.sqrt(0.5), size=n))),
-    _direction("uniform-direction", "one hidden direction of 64 is uniform",
-             _along(lambda rng, n: rng.uniform(-math.sqrt(3), math.sqrt(3), n)), dim=64),
+              expected="missed", why=_NOBODY),
+    _hidden("laplace-direction", "one hidden direction is Laplace",
+             along(lambda rng, n: rng.laplace(scale=math.sqrt(0.5), size=n))),
+    _hidden("uniform-direction", "one hidden direction of 64 is uniform",
+             along(lambda rng, n: rng.uniform(-math.sqrt(3), math.sqrt(3), n)), dim=64),
 )  # fmt: skip
 
 SPECIMENS = (*_GEOMETRY, *_DIRECTIONS)

@@ -83,7 +83,7 @@ def _clipped(limit: float) -> Make:
 
 
 def _fattened(limit: float) -> Make:
-    """Beyond the limit lies twice as much as should."""
+    """Twice as many values lie beyond the limit as should."""
     tail = float(scipy.special.ndtr(-limit))
 
     def change(rng: np.random.Generator, z: Array) -> Array:

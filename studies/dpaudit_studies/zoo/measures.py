@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpaudit.audit.result import AuditResult
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
@@ -42,7 +43,6 @@ __all__ = [
     "anderson_darling",
     "calibrate",
     "calibration_rows",
-    "kolmogorov_smirnov",
     "measure",
     "sp800_22",
     "summary",
@@ -55,19 +55,11 @@ _BITS = 8  # of Φ(z), the leading ones: of honest single-precision noise too th
 _SEQUENCE = 1_000_000  # bits; the length that SP 800-22 was tested with
 _SEQUENCES = 2  # at about a second each
 _TESTS: Mapping[str, tuple[int, ...]] = {
-    "frequency": (),
-    "block_frequency": (128,),
-    "cumulative_sums": (),
-    "runs": (),
-    "longest_run_of_ones": (),
-    "rank": (),
-    "discrete_fourier_transform": (),
-    "universal": (),
-    "approximate_entropy": (10,),
-    "serial": (16,),
-    "overlapping_template_matchings": (9,),
+    "frequency": (), "block_frequency": (128,), "cumulative_sums": (), "runs": (),
+    "longest_run_of_ones": (), "rank": (), "discrete_fourier_transform": (), "universal": (),
+    "approximate_entropy": (10,), "serial": (16,), "overlapping_template_matchings": (9,),
     "linear_complexity": (500,),
-}
+}  # fmt: skip
 
 
 def kolmogorov_smirnov(z: Array, alpha: float) -> bool:
@@ -166,15 +158,14 @@ class CalibrationGrid(Grid, frozen=True):
 def calibrate(cell: Cell, arm: None) -> dict[str, Any]:
     """The findings of ``trials`` audits of one sampler (:class:`CalibrationGrid`)."""
     del arm
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    stream = cell.stream
     grid, trials = cell.grid(CalibrationGrid), cell.settings["trials"]
     tests = tuple(name for name in registry.plugins("tests") if name not in grid.without)
     claim, make = Claim.parse(GAUSSIAN), honest(grid.sampler)
     findings, by, inconclusive = 0, Counter[str](), 0
     for i in range(trials):
-        with InProcessSampler(
-            make, name=grid.sampler, stream=stream.child("sampler", i)
-        ) as sampler:
+        own = stream.child("sampler", i)
+        with InProcessSampler(make, name=grid.sampler, stream=own) as sampler:
             options = AuditOptions(
                 samples=grid.samples,
                 alpha=grid.alpha,
@@ -186,39 +177,30 @@ def calibrate(cell: Cell, arm: None) -> dict[str, Any]:
         findings += result.verdict == "finding"
         inconclusive += result.verdict == "inconclusive"
         by.update(test.name for test in result.tests if test.finding)
-    return _alarms(findings, trials, by, grid.alpha) | {
-        "inconclusive": inconclusive,
-        "tests": len(tests),
-    }
+    alarms = _alarms(findings, trials, by, grid.alpha)
+    return alarms | {"inconclusive": inconclusive, "tests": len(tests)}
 
 
 def _alarms(findings: int, audits: int, by: Mapping[str, int], alpha: float) -> dict[str, Any]:
-    share = interval(findings, audits)
+    share, most = interval(findings, audits), sorted(by.items(), key=lambda x: (-x[1], x[0]))
     return {
         "audits": audits,
         "findings": findings,
         "share": share,
         "by": dict(sorted(by.items())),
-        "found_by": ", ".join(
-            f"{name} {k}" for name, k in sorted(by.items(), key=lambda item: (-item[1], item[0]))
-        )
-        or None,
+        "found_by": ", ".join(f"{name} {k}" for name, k in most) or None,
         "within": share["low"] <= alpha,
     }
 
 
 def calibration_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row per sampler, and one for all of them, from rows of one batch each."""
-    if not rows:
-        return []
-    groups = {
-        name: [row for row in rows if row["sampler"] == name]
-        for name in dict.fromkeys(r["sampler"] for r in rows)
-    }
-    return [_joined(name, some) for name, some in (*groups.items(), (_ALL, list(rows)))]
+    groups = grouped(rows, itemgetter("sampler"))
+    total = [_row(_ALL, rows)] if rows else []
+    return [*(_row(some[0]["sampler"], some) for some in groups), *total]
 
 
-def _joined(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _row(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     by = Counter[str]()
     for row in rows:
         by.update(row["by"])
@@ -301,7 +283,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     failures: list[str] = []
     began = time.monotonic()
     seed = f"{cell.settings['seed']}/{label[1]}"
-    audited = _tried("audit", failures, lambda: _audit(subject, grid, stream, seed))
+    audited = _try("audit", failures, lambda: _audit(subject, grid, stream, seed))
     seconds = time.monotonic() - began
     others = {"half": half} if half else _peers(subject, grid, stream.child("peers"), failures)
     return {
@@ -310,7 +292,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "expected": subject.expected,
         "why": subject.why,
         "claim": subject.claim,
-        **(_found(audited) if audited is not None else {"found": False, "verdict": "failed"}),
+        **(_outcome(audited) if audited is not None else {"found": False, "verdict": "failed"}),
         **others,
         "failed": "; ".join(failures) or None,
         "audit_seconds": seconds,
@@ -320,18 +302,18 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 def _peers(
     subject: Specimen, grid: ZooGrid, stream: KeyedStream, failures: list[str]
 ) -> dict[str, Any]:
-    z = _tried("peers", failures, lambda: _normal_values(subject, grid.samples, stream))
+    z = _try("peers", failures, lambda: _normal_values(subject, grid.samples, stream))
     return {
-        name: None if z is None else _tried(name, failures, lambda peer=peer: peer(z, grid.alpha))  # type: ignore[misc]
+        name: None if z is None else _try(name, failures, lambda peer=peer: peer(z, grid.alpha))  # type: ignore[misc]
         for name, peer in PEERS.items()
     }
 
 
-def _tried(what: str, failures: list[str], work: Callable[[], Any]) -> Any:
+def _try(name: str, failures: list[str], work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Exception as error:  # noqa: BLE001 one specimen that fails must not cost the others
-        failures.append(f"{what}: {error_text(error)}")
+        failures.append(f"{name}: {error_text(error)}")
         return None
 
 
@@ -347,9 +329,9 @@ def _audit(subject: Specimen, grid: ZooGrid, stream: KeyedStream, seed: str) -> 
         return run_audit(sampler, claim=Claim.parse(subject.claim), options=options)
 
 
-def _found(result: AuditResult) -> dict[str, Any]:
+def _outcome(result: AuditResult) -> dict[str, Any]:
     findings = [test for test in result.tests if test.finding]
-    seen = [test.seen_after for test in findings if test.seen_after is not None]
+    positions = [test.seen_after for test in findings if test.seen_after is not None]
     least = min((test.p_adjusted for test in result.tests if not test.advisory), default=1.0)
     more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
     return {
@@ -358,7 +340,7 @@ def _found(result: AuditResult) -> dict[str, Any]:
         "by": f"{findings[0].name}{more}" if findings else None,
         "finding_tests": [test.name for test in findings],
         "p_adjusted": least,
-        "seen_after": min(seen) if seen else None,
+        "seen_after": min(positions) if positions else None,
         "values": result.samples,
     }
 
@@ -382,14 +364,14 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many were found, by what was expected and by half; the peers; what was missed."""
     flawed = [row for row in rows if row["expected"] != "passed"]
     parts = [f"The audit finds {_share(flawed)} flawed samplers"]
-    for expected, words in (
+    for expected, phrase in (
         ("found", "should show"),
         ("borderline", "are borderline"),
         ("missed", "cannot show"),
     ):
-        parts += _counted(flawed, "expected", expected, f"that {words}")
+        parts += _count(flawed, "expected", expected, f"that {phrase}")
     for half in ("training", "test"):
-        parts += _counted(flawed, "half", half, f"of the {half} half")
+        parts += _count(flawed, "half", half, f"of the {half} half")
     text = f"{parts[0]}: {', '.join(parts[1:])}."
     right = [row for row in rows if row["expected"] == "passed"]
     if right:
@@ -408,9 +390,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return text
 
 
-def _counted(rows: Sequence[Mapping[str, Any]], key: str, value: str, words: str) -> list[str]:
+def _count(rows: Sequence[Mapping[str, Any]], key: str, value: str, phrase: str) -> list[str]:
     some = [row for row in rows if row.get(key) == value]
-    return [f"{sum(map(_is_found, some))} of {len(some)} {words}"] if some else []
+    return [f"{sum(map(_is_found, some))} of {len(some)} {phrase}"] if some else []
 
 
 def _is_found(row: Mapping[str, Any]) -> bool:
@@ -418,10 +400,12 @@ def _is_found(row: Mapping[str, Any]) -> bool:
 
 
 def _share(rows: Sequence[Mapping[str, Any]]) -> str:
-    found = sum(map(_is_found, rows))
-    bounds = clopper_pearson(found, len(rows))
-    percent = f"{100 * found / len(rows):.1f} % [{100 * bounds.low:.1f}, {100 * bounds.high:.1f}]"
-    return f"{found} of {len(rows)} ({percent})"
+    findings = sum(map(_is_found, rows))
+    bounds = clopper_pearson(findings, len(rows))
+    percent = (
+        f"{100 * findings / len(rows):.1f} % [{100 * bounds.low:.1f}, {100 * bounds.high:.1f}]"
+    )
+    return f"{findings} of {len(rows)} ({percent})"
 
 
 def _reason(row: Mapping[str, Any]) -> str:

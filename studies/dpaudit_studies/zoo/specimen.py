@@ -191,8 +191,8 @@ class InProcessSampler:
             raise SamplerCrashError(f"{self.name}: drawn from outside its with block")
         if self.dim not in (None, d):
             raise SamplerCrashError(f"{self.name}: d={d}: it only gives vectors of {self.dim}")
-        told = {"value": value} if self.takes_value else {}
-        out: Array = self._draw(n, d, **told)
+        options = {"value": value} if self.takes_value else {}
+        out: Array = self._draw(n, d, **options)
         if out.shape != (n, d) or not np.isfinite(out).all():
             raise SamplerOutputError(
                 f"{self.name}: gave shape {out.shape} for n={n}, d={d}, or values not finite"

@@ -63,13 +63,13 @@ def top(words: Words, bits: int, of: int) -> Uniforms:
     return lambda m: ((words(m) >> np.uint64(of - bits)).astype(np.float64) + 0.5) * 2.0**-bits
 
 
-def fifty_three(words: Words) -> Uniforms:
-    """Uniforms of 53 bits from two 32-bit words each, of which the first gives the upper 27."""
+def fifty_three(words: Words, *, of: int = 32, upper: int = 27) -> Uniforms:
+    """Uniforms of 53 bits from two words of ``of`` bits each, the first for the ``upper`` ones."""
 
     def uniforms(m: int) -> Array:
-        pairs = words(2 * m).reshape(-1, 2)
-        high, low = pairs[:, 0] >> np.uint64(5), pairs[:, 1] >> np.uint64(6)
-        return np.asarray((high * 67_108_864.0 + low) * 2.0**-53)
+        pairs, lower = words(2 * m).reshape(-1, 2), 53 - upper
+        high, low = pairs[:, 0] >> np.uint64(of - upper), pairs[:, 1] >> np.uint64(of - lower)
+        return np.asarray((high * 2.0**lower + low) * 2.0**-53)
 
     return uniforms
 
@@ -104,8 +104,8 @@ def polar(uniforms: Uniforms) -> Callable[[], Array]:
     def chunk() -> Array:
         v = (2 * uniforms(CHUNK) - 1).reshape(-1, 2)
         square = (v * v).sum(1)
-        kept = (square < 1) & (square > 0)
-        v, square = v[kept], square[kept]
+        inside = (square < 1) & (square > 0)
+        v, square = v[inside], square[inside]
         return np.asarray((v * np.sqrt(-2 * np.log(square) / square)[:, None]).ravel())
 
     return chunk

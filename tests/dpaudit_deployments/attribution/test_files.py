@@ -114,7 +114,7 @@ def test_bad_lines_are_refused(tmp_path, line, says):
     ("options", "says"),
     [
         (("--epsilon", "65"), "0 < ε ≤ 64"),
-        (("--event-epsilon", "-1"), "from 0 to 700"),
+        (("--event-epsilon", "-1"), "in 0 … 700"),
         (("--alpha", "1"), "alpha="),
         (("--unnoised", "x.json"), "one per --summary"),
         (("--events", "nowhere.jsonl"), "nowhere.jsonl"),

@@ -171,7 +171,7 @@ def test_registrations_are_read_as_in_the_specification():
         ({"event_level_epsilon": -1}, "from 0 to 700"),
         ({"event_level_epsilon": "14"}, "from 0 to 700"),
         ({"trigger_data": [0, 0]}, "each once"),
-        ({"trigger_data": [1 << 32]}, "32 bits"),
+        ({"trigger_data": [1 << 32]}, "32-bit"),
         ({"trigger_specs": [1]}, "list of objects"),
         ({"trigger_specs": [{"summary_buckets": 4, "trigger_data": [0]}]}, "summary_buckets"),
     ],

@@ -57,12 +57,15 @@ def bound(likelier: Array, other: Array, alpha: float, delta: float) -> float:
     return math.log(low / high) if low > 0 else 0.0
 
 
+def claimed(job: dict) -> privacy_property.ApproximateDp:
+    return privacy_property.ApproximateDp(epsilon=job["epsilon"], delta=job["delta"])
+
+
 def hockey_stick(
     x: tuple[Array, Array], y: tuple[Array, Array], job: dict
 ) -> tuple[float, float, int, list[Array]]:
     """δ, ε, the likelier neighbour of the event, and which counted releases are in it."""
-    claim = privacy_property.ApproximateDp(epsilon=job["epsilon"], delta=job["delta"])
-    best = None
+    claim, best = claimed(job), None
     for side in (0, 1):
         tf.keras.utils.set_random_seed(job["seed"])
         tester = hockey_stick_tester.HockeyStickPropertyTester(
@@ -86,7 +89,6 @@ def hockey_stick(
 
 def histogram(x: tuple[Array, Array], y: tuple[Array, Array], job: dict) -> float:
     """δ by the histogram tester, for single numbers."""
-    claim = privacy_property.ApproximateDp(epsilon=job["epsilon"], delta=job["delta"])
     values = np.unique(np.concatenate(x))
     if len(values) <= FEW:
         size, low, high = len(values) + 1, 0.0, 0.0
@@ -96,7 +98,7 @@ def histogram(x: tuple[Array, Array], y: tuple[Array, Array], job: dict) -> floa
         low, high = np.quantile(np.concatenate(x), [0.001, 0.999])
         x, y = ([part[:, 0] for part in half] for half in (x, y))
     tester = histogram_tester.HistogramTester(
-        configs.HistogramPropertyTesterConfig(len(values) <= FEW, size, low, high, claim)
+        configs.HistogramPropertyTesterConfig(len(values) <= FEW, size, low, high, claimed(job))
     )
     first = max((0, 1), key=lambda s: tester.estimate_lower_bound(x[s], x[1 - s], job["alpha"]))
     return float(tester.estimate_lower_bound(y[first], y[1 - first], job["alpha"]))
@@ -104,14 +106,13 @@ def histogram(x: tuple[Array, Array], y: tuple[Array, Array], job: dict) -> floa
 
 def mmd(y: tuple[Array, Array], job: dict) -> float:
     """δ by the MMD tester."""
-    claim = privacy_property.ApproximateDp(epsilon=job["epsilon"], delta=job["delta"])
     tester = mmd_tester.MMDPropertyTester(
-        configs.MMDPropertyTesterConfig(configs.Kernel.KERNEL_RBF, 1.0, claim)
+        configs.MMDPropertyTesterConfig(configs.Kernel.KERNEL_RBF, 1.0, claimed(job))
     )
     return float(tester.estimate_lower_bound(*y, job["alpha"]))
 
 
-def audited(folder: Path) -> dict[str, object]:
+def audit(folder: Path) -> dict[str, object]:
     archive = np.load(folder / "releases.npz", allow_pickle=False)
     job = json.loads(str(archive["job"]))
     both = np.concatenate([archive["x0"], archive["x1"]])
@@ -122,16 +123,16 @@ def audited(folder: Path) -> dict[str, object]:
         for half in "xy"
     )
     began = time.process_time()
-    found, epsilon, side, inside = hockey_stick(x, y, job)
-    deltas = {"hockey-stick": found, "MMD": mmd(y, job)}
+    delta, epsilon, side, inside = hockey_stick(x, y, job)
+    deltas = {"hockey-stick": delta, "MMD": mmd(y, job)}
     if x[0].shape[1] == 1:
         deltas["histogram"] = histogram(x, y, job)
-    says = max(deltas, key=lambda name: deltas[name])
+    tester = max(deltas, key=lambda name: deltas[name])
     np.savez_compressed(
         folder / "dp-auditorium.npz", in0=inside[0], in1=inside[1], likelier=np.array(side)
     )
     return {
-        "epsilon": epsilon, "delta": max(0.0, deltas[says]), "says": says, "deltas": deltas,
+        "epsilon": epsilon, "delta": max(0.0, deltas[tester]), "says": tester, "deltas": deltas,
         "seconds": time.process_time() - began,
     }  # fmt: skip
 
@@ -140,7 +141,7 @@ def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     for folder in map(Path, sys.argv[1:]):
-        answer = audited(folder)
+        answer = audit(folder)
         (folder / "dp-auditorium.json").write_text(json.dumps(answer) + "\n")
         print(folder.name, json.dumps(answer), flush=True)
 

@@ -61,20 +61,20 @@ class Recorded(Mechanism):
 def factories(columns: int, flags: list[float]) -> dict[str, object]:
     """Both classifiers as in its experiments (exp_default.py)."""
     transform = FlagsFeatureTransformer(flags) if flags else None
-    given = {"in_dimensions": columns * (1 + len(flags)), "feature_transform": transform}
+    shared = {"in_dimensions": columns * (1 + len(flags)), "feature_transform": transform}
     return {
         "logistic regression": LogisticRegressionFactory(
             optimizer_factory=SGDOptimizerFactory(learning_rate=0.3, momentum=0.3, step_size=500),
             regularization_weight=0.001,
             epochs=10,
-            **given,
+            **shared,
         ),
         "perceptron": MultiLayerPerceptronFactory(
             hidden_sizes=(10, 5),
             optimizer_factory=AdamOptimizerFactory(learning_rate=0.1, step_size=500),
             regularization_weight=0.0001,
             epochs=10,
-            **given,
+            **shared,
         ),
     }
 
@@ -86,7 +86,7 @@ def bound(likelier: np.ndarray, other: np.ndarray, alpha: float, delta: float) -
     return math.log(low / high) if low > 0 else 0.0
 
 
-def audited(folder: Path) -> dict[str, object]:
+def audit(folder: Path) -> dict[str, object]:
     """The attack chosen on the learning half, counted on the other."""
     archive = np.load(folder / "releases.npz", allow_pickle=False)
     job = json.loads(str(archive["job"]))
@@ -108,17 +108,18 @@ def audited(folder: Path) -> dict[str, object]:
             for c in SHARES:
                 attack = MlAttack(classifier, *DPSniper._find_threshold(likely, c * len(likely)))
                 inside = [attack.check(check[s]) for s in (side, 1 - side)]
-                found = bound(*inside, job["alpha"], job["delta"])
-                if best is None or found > best[0]:
-                    best = found, f"{name}, c = {c:g}", side, attack
+                promise = bound(*inside, job["alpha"], job["delta"])
+                if best is None or promise > best[0]:
+                    best = promise, f"{name}, c = {c:g}", side, attack
     assert best is not None
-    _, says, side, attack = best
+    _, description, side, attack = best
     weights = [attack.check(half) for half in y]
     epsilon = bound(weights[side], weights[1 - side], job["alpha"], job["delta"])
     np.savez_compressed(
         folder / "dp-sniper.npz", in0=weights[0], in1=weights[1], likelier=np.array(side)
     )
-    return {"epsilon": max(0.0, epsilon), "says": says, "seconds": time.process_time() - began}
+    seconds = time.process_time() - began
+    return {"epsilon": max(0.0, epsilon), "says": description, "seconds": seconds}
 
 
 def main() -> None:
@@ -126,7 +127,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as out:
         set_output_directory(out)
         for folder in map(Path, sys.argv[1:]):
-            answer = audited(folder)
+            answer = audit(folder)
             (folder / "dp-sniper.json").write_text(json.dumps(answer) + "\n")
             print(folder.name, json.dumps(answer), flush=True)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from importlib.metadata import version
 
 import numpy as np
@@ -34,11 +35,8 @@ def bound(auditor: auditing.CanaryScoreAuditor, method: str, job: dict) -> float
         "multisplit": auditing.MultiSplit(seed=job["seed"]),
     }[strategy]
     if name == "clopper-pearson":
-        return float(
-            auditor.epsilon_clopper_pearson(
-                level, delta, one_sided=False, threshold_strategy=chosen
-            )
-        )
+        run = partial(auditor.epsilon_clopper_pearson, one_sided=False)
+        return float(run(level, delta, threshold_strategy=chosen))
     run = {"one-run": auditor.epsilon_one_run, "one-run-fdp": auditor.epsilon_one_run_fdp}[name]
     return float(run(level, delta, threshold_strategy=chosen))
 
@@ -55,18 +53,15 @@ def main() -> None:
         for method in job["methods"]:
             began = time.perf_counter()
             times = job["splits"] if method.endswith("/split") else 1
-            found = [
-                bound(
-                    auditing.CanaryScoreAuditor(inside, outside),
-                    method,
-                    {**job, "seed": job["seed"] + 1000 * i},
-                )
-                for i in range(times)
+            auditors = [auditing.CanaryScoreAuditor(inside, outside) for _ in range(times)]
+            bounds = [
+                bound(auditor, method, {**job, "seed": job["seed"] + 1000 * i})
+                for i, auditor in enumerate(auditors)
             ]
             seconds = (time.perf_counter() - began) / times
-            answer[method] = {"epsilon": float(np.median(found)), "seconds": seconds}
+            answer[method] = {"epsilon": float(np.median(bounds)), "seconds": seconds}
             if times > 1:
-                answer[method] |= {"lowest": min(found), "highest": max(found)}
+                answer[method] |= {"lowest": min(bounds), "highest": max(bounds)}
         print(json.dumps(answer), flush=True)
 
 

@@ -22,6 +22,7 @@ from dpaudit_studies.zoo.transforms import (
     Uniforms,
     box_muller,
     dealt,
+    fifty_three,
     inverse,
     noise,
     polar,
@@ -47,17 +48,7 @@ def _over(words: Words, modulus: float) -> Uniforms:
 
 _minstd = _start(48_271, 0, _MERSENNE)
 _drand48 = _start(0x5DEECE66D, 11, 1 << 48)
-
-
-def _java(words: Words) -> Uniforms:
-    """``nextDouble``: 26 and 27 leading bits of 48."""
-
-    def uniforms(m: int) -> Array:
-        pairs = words(2 * m).reshape(-1, 2)
-        high, low = pairs[:, 0] >> np.uint64(22), pairs[:, 1] >> np.uint64(21)
-        return np.asarray((high * 134_217_728.0 + low) * 2.0**-53)
-
-    return uniforms
+_java = partial(fifty_three, of=48, upper=26)  # ``nextDouble``
 
 
 def _unknown_multiplier(rng: np.random.Generator) -> Words:

@@ -45,7 +45,7 @@ def _some_single(rng: np.random.Generator, z: Array) -> Array:
     return np.where(rng.random(z.shape) < 1e-3, z.astype(np.float32).astype(np.float64), z)
 
 
-def _marked(z: Array, bits: int, own: npt.NDArray[np.integer[Any]]) -> Array:
+def _with_last_bits(z: Array, bits: int, own: npt.NDArray[np.integer[Any]]) -> Array:
     """Values whose last ``bits`` bits are those of ``own``."""
     low = own.astype(np.int64) & np.int64((1 << bits) - 1)
     return ((z.view(np.int64) & np.int64(-1 << bits)) | low).view(np.float64)
@@ -56,7 +56,7 @@ def _with_low(
 ) -> Make:
     """Normal values in draw order, whose last ``bits`` bits are those of ``low``.
 
-    It is told fresh randomness, how many values there are in a call, and how many came before.
+    It takes fresh randomness, the number of values in a call, and the number before them.
     """
 
     def make(stream: KeyedStream) -> Draw:
@@ -67,7 +67,7 @@ def _with_low(
             z = rng.standard_normal(n * d)
             own = low(rng, n * d, position)
             position += n * d
-            return _marked(z, bits, own).reshape(n, d)
+            return _with_last_bits(z, bits, own).reshape(n, d)
 
         return draw
 
@@ -86,15 +86,15 @@ def _encrypted(stream: KeyedStream) -> Draw:
     )(stream)
 
 
-def _sign_of_next(rng: np.random.Generator, held: Array, m: int) -> tuple[Array, Array]:
-    z = np.concatenate([held, rng.standard_normal(m)])
-    return _marked(z[:-1], 1, (z[1:] > 0).astype(np.int64)), z[-1:]
+def _sign_of_next(rng: np.random.Generator, last: Array, m: int) -> tuple[Array, Array]:
+    z = np.concatenate([last, rng.standard_normal(m)])
+    return _with_last_bits(z[:-1], 1, (z[1:] > 0).astype(np.int64)), z[-1:]
 
 
 def _register(rng: np.random.Generator) -> Series:
     """The last bit comes from a shift register of 31 bits."""
     bits = prbs31(rng)
-    return lambda m: _marked(rng.standard_normal(m), 1, bits(m))
+    return lambda m: _with_last_bits(rng.standard_normal(m), 1, bits(m))
 
 
 def _copied_bits(lag: int) -> Make:
@@ -105,7 +105,7 @@ def _copied_bits(lag: int) -> Make:
     ) -> tuple[Array, Any]:
         low, at = kept
         places = np.arange(at, at + m) % lag
-        return _marked(rng.standard_normal(m), 8, low[places]), (low, (at + m) % lag)
+        return _with_last_bits(rng.standard_normal(m), 8, low[places]), (low, (at + m) % lag)
 
     return carried(lambda rng: (rng.integers(0, 256, lag), 0), step)
 

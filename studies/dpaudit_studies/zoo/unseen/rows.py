@@ -63,8 +63,8 @@ def _parity(d: int, share: float, right: float) -> Make:
         def draw(n: int, width: int) -> Array:
             z = rng.standard_normal((n, width))
             odd = (z[:, mine] < 0).sum(1) % 2 == 1
-            wanted = rng.random(n) >= right  # odd ones
-            turned = np.flatnonzero(odd != wanted)
+            target = rng.random(n) >= right  # odd ones
+            turned = np.flatnonzero(odd != target)
             z[turned, rng.choice(mine, len(turned))] *= -1
             return z
 

@@ -107,8 +107,7 @@ SPECIMENS = (
           _short_first,
           "among the first values of 40 processes two are equal with probability 0.95, and the "
           "256 seeds are small numbers"),
-    _seed("call-seeds-consecutive", "call k starts minstd from a first seed plus k",
-          _consecutive,
+    _seed("call-seeds-consecutive", "call k starts minstd from a first seed plus k", _consecutive,
           "the first values of consecutive calls move on by 16,807/2^31 in Φ(z), exactly"),
     _seed("self-seed-bits", "a call's first value, its 64 bits, seeds numpy's PCG64 for the rest",
           _from_its_first(lambda first, _: int.from_bytes(first, "little")),
