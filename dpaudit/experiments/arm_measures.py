@@ -43,7 +43,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
             for g in (0, 1):
                 counts[b][g] += int(((truth == b) & (guess == g)).sum())
         error += float(np.linalg.norm(to_numpy(release - batch.query), axis=1).sum())
-        if batch.first:
+        if batch.first and hasattr(attacker, "evidence"):
             details = attacker.evidence(release, batch.pairs, batch.truth)
     successes = counts[0][0] + counts[1][1]
     outcome: dict[str, Any] = to_dict(

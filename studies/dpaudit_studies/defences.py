@@ -25,7 +25,7 @@ from dpaudit.experiments.trials import Batch, interval, tensor_batches
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.numeric.arrays import tensor
-from dpaudit.protocols import Attack, ProtocolMitigation
+from dpaudit.protocols import Attack, MissingRecord, ProtocolMitigation, plays
 from dpaudit.stats import clopper_pearson, holm
 from dpaudit_studies.keyless import recovered
 
@@ -76,10 +76,6 @@ class _Nearest:
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """Minus the squared distances, shape (t, m)."""
         return -(releases.unsqueeze(1) - candidates).square().sum(-1)
-
-    def evidence(self, *_: torch.Tensor) -> Mapping[str, Any]:
-        """Nothing beyond the scores."""
-        return {}
 
 
 class _Searcher:
@@ -137,7 +133,7 @@ class _WhichBin:
         if self._attack is None:
             scores = (base - release[lacking]) / self._sigma**2
         else:
-            scores = self._attack.scores(release[lacking], base)
+            scores = self._attack.score(release[lacking], MissingRecord(base))
         truth = (pairs[:, 0] - pairs[:, 1]).argmax(1)
         honest = torch.full(truth.shape, self._honest, dtype=torch.float64)
         return truth, (scores + self._prior).argmax(1), honest
@@ -184,7 +180,7 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
         )
         return spaced
     made = arm.attack(table)
-    if not isinstance(made, Attack):
+    if not plays(made, "scoring"):
         raise SpecError(f"attack={name}: scores no candidates; take e.g. likelihood-ratio")
     return made
 

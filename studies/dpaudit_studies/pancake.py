@@ -23,6 +23,7 @@ from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval, tensor_batches
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.protocols import MissingRecord
 from dpaudit_studies.printed import beside_printed
 
 __all__ = [
@@ -267,7 +268,7 @@ def which_bin(cell: Cell, arm: Arm) -> dict[str, Any]:
             query = batch.pairs[i, 1].expand(repeats, d)
             stream = batch.stream.child("round", i)
             release = arm.mitigation.release(query, batch.arm.source, stream=stream)
-            score = attack.scores(release, base).sum(0)
+            score = attack.score(release, MissingRecord(base)).sum(0)
             missing = int((batch.pairs[i, 0] - batch.pairs[i, 1]).argmax())
             rank = int((score > score[missing]).sum())
             ranks.append(rank)

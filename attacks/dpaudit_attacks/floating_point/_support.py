@@ -18,6 +18,7 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.numeric.arrays import as_asked, device_of, double, to_numpy
 from dpaudit.protocols import Array as Either
+from dpaudit.protocols import UnitSupport
 
 __all__ = ["Array", "Kernel", "Scored", "checked", "finite", "in_pieces", "number", "single"]
 
@@ -100,28 +101,25 @@ def single(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]
 
 
 class Scored(ABC):
-    """A support attack that plays the scoring game as well, by what ``_feasible`` says."""
+    """Scores the support of units, and candidates, by what ``_feasible`` says."""
 
     @abstractmethod
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         """Of releases (t, k) and values (1, k) or (t, k), both checked: (t, u) for u units."""
 
-    def feasible(self, releases: Array, value: Array) -> npt.NDArray[np.bool_]:
-        """Whether each unit of releases (t, k) can have come from ``value`` (k,), shape (t, u).
+    def score(self, releases: Either, hypotheses: Either | UnitSupport) -> Either:
+        """Of candidates, minus the number of units that rule each out, float64 (t, m).
+
+        Of a :class:`~dpaudit.protocols.UnitSupport`, 0 or −∞ for each unit (t, u), an array.
 
         Raises:
             UsageError: shapes that do not fit, numbers that are not finite, or releases that such a
                 mechanism cannot make.
         """
-        return self._feasible(*checked(releases, value))
-
-    def score(self, releases: Either, candidates: Either) -> Either:
-        """Minus the number of units that rule each candidate out, float64 (t, m); 0 is feasible.
-
-        Raises:
-            UsageError: as for :meth:`feasible`.
-        """
-        y, q = _rows(releases, candidates)
+        if isinstance(hypotheses, UnitSupport):
+            y, v = checked(to_numpy(double(releases)), hypotheses.value)
+            return np.where(self._feasible(y, v), 0.0, -np.inf)
+        y, q = _rows(releases, hypotheses)
         out = np.zeros((len(y), q.shape[1]))
         for i in range(q.shape[1]):
             out[:, i] -= (~self._feasible(y, q[:, i])).sum(axis=1)
@@ -133,7 +131,7 @@ class Scored(ABC):
         The first is 0 if the mechanism is the one meant.
 
         Raises:
-            UsageError: as for :meth:`feasible`.
+            UsageError: as for :meth:`score`.
         """
         out = to_numpy(self.score(releases, candidates)) < 0
         known = to_numpy(truth)[:, None]

@@ -81,8 +81,3 @@ class RecoveredDirection:
             beta=self._key.beta,
             gamma=self._key.gamma,
         )
-
-    def evidence(self, releases: Array, candidates: Array, truth: Array) -> Mapping[str, Any]:
-        """Nothing beyond the scores."""
-        del releases, candidates, truth
-        return {}
