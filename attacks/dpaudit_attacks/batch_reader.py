@@ -48,7 +48,7 @@ class BatchReader(SeedHolder):
 
     Raises:
         UsageError: options that the specimen would refuse.
-        KeyFileError: a key file that is none.
+        KeyFileError: not a key file.
     """
 
     games = ("batch",)

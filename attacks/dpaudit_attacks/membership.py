@@ -1,4 +1,4 @@
-"""Was this record in the training set? Told from every noisy sum of a DP-SGD run.
+"""Was this record in the training set? From every noisy sum of a DP-SGD run.
 
 With the pancake's key or without.
 
@@ -63,8 +63,7 @@ class Membership:
         A record is in each batch with probability ``rate``.
 
         Raises:
-            UsageError: σ not a finite number above 0, a rate outside (0, 1], a key file that is
-                none.
+            UsageError: σ not a finite number above 0, a rate outside (0, 1], not a key file.
         """
         self.sigma = check_sigma(sigma)
         if not 0 < rate <= 1:
@@ -76,7 +75,7 @@ class Membership:
         self.key = PancakeKey.load(key) if isinstance(key, (str, Path)) else key
         self._directions = None if self.key is None else torch.from_numpy(basis(self.key))
 
-    def score(self, seen: torch.Tensor | KnownBatch, canaries: Canaries) -> torch.Tensor:
+    def score(self, step: torch.Tensor | KnownBatch, canaries: Canaries) -> torch.Tensor:
         """One step's evidence; see :class:`~dpaudit.protocols.Canaries`.
 
         Raises:
@@ -87,9 +86,9 @@ class Membership:
         check_rows("gradients", gradients, dim=self._dim(gradients), axes=2)
         if not len(gradients):
             raise UsageError("gradients of 0 canaries: needs at least one")
-        if isinstance(seen, KnownBatch):
-            return self._informed(seen, canaries)
-        return self._blind(seen, canaries)
+        if isinstance(step, KnownBatch):
+            return self._informed(step, canaries)
+        return self._blind(step, canaries)
 
     def log_odds(self, evidence: torch.Tensor) -> torch.Tensor:
         """Log-likelihood ratio of membership (K,) from evidence added over steps (laws, 2, K)."""
@@ -102,7 +101,7 @@ class Membership:
         Canary j's own place is not used: x = residual + present_j·g_j, found without K sums.
         """
         present, square = batch.present, canaries.square
-        own = self._checked("residual", batch.residual, canaries)
+        own = self._check_vector("residual", batch.residual, canaries)
         if present.shape != square.shape or present.dtype != torch.bool:
             raise UsageError(f"present of shape {tuple(present.shape)}: needs one bool per canary")
         cross = canaries.wide @ own + torch.where(present, square, 0.0)  # ⟨x, g⟩
@@ -126,7 +125,7 @@ class Membership:
         may be audited in one run (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846); scores of
         *informed* evidence depend on all coins and may not.
         """
-        own = self._checked("rest", rest, canaries)
+        own = self._check_vector("rest", rest, canaries)
         one = (2 * (canaries.wide @ own) - canaries.square) / (2 * self.sigma**2)
         two = one[:, None] + one - canaries.gram / self.sigma**2
         laws = [(torch.zeros_like(one[0]), one, two)]
@@ -140,9 +139,9 @@ class Membership:
                     two + self._tilt(x - along[:, None] - along),
                 ),
             )
-        return torch.stack([self._averaged(*law) for law in laws])
+        return torch.stack([self._average(*law) for law in laws])
 
-    def _averaged(self, none: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    def _average(self, none: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
         """Evidence (2, K) from log-likelihoods with no (), one (K,) and two (K, K) canaries."""
         p, others = self.rate / 2, len(one) - 1
         odds, empty = p / (1 - p), (1 - p) ** others
@@ -182,6 +181,6 @@ class Membership:
     def _dim(self, rows: torch.Tensor) -> int:
         return rows.shape[-1] if self.key is None else self.key.dim
 
-    def _checked(self, name: str, vector: torch.Tensor, canaries: Canaries) -> torch.Tensor:
+    def _check_vector(self, name: str, vector: torch.Tensor, canaries: Canaries) -> torch.Tensor:
         check_rows(name, vector, dim=canaries.gradients.shape[1], axes=1)
         return vector.double()

@@ -1,4 +1,4 @@
-"""What is measured of an arm: how often an attack is right, and what the battery says."""
+"""Measures of an arm: how often an attack is right, and the battery's verdict."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
 
 
 def _epsilon(counts: list[list[int]], delta: float) -> float:
-    """Empirical lower bound at 95 % from the event that the attack says "the neighbour"."""
+    """Empirical lower bound at 95 % from the event that the attack chooses the neighbour."""
     if not (sum(counts[0]) and sum(counts[1])):
         return 0.0
     return epsilon_lower_bound(

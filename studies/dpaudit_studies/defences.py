@@ -98,7 +98,7 @@ class _Searcher:
             known.numpy(),
             sigma=scale,
             stream=batch.stream.child("search"),
-            beta=self._arm.held_key.beta,
+            beta=self._arm.attacker_key.beta,
             block=int(self._options.get("block", 40)),
             seconds=float(self._options.get("seconds", 10)),
         )
@@ -176,7 +176,7 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
     own, _ = arm.mixed()
     if name == "nearest-peak" and own > 0:
         spaced: Attack = registry.load("attacks", name)(
-            key=arm.held_key, sigma=own, **plugin_options(table)
+            key=arm.attacker_key, sigma=own, **plugin_options(table)
         )
         return spaced
     made = arm.attack(table)
@@ -193,7 +193,7 @@ def _told(arm: Arm) -> tuple[PancakeKey | None, float]:
     own, added = arm.mixed()
     if own == 0 or not isinstance(arm.source, Pancake):
         return None, arm.mitigation.scale(arm.sigma)
-    key = arm.held_key
+    key = arm.attacker_key
     if added == 0:
         return key, own
     sigma, beta, gamma = smoothed_pancake(added, sigma=own, beta=key.beta, gamma=key.gamma)

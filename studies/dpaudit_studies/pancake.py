@@ -126,14 +126,14 @@ def precision(cell: Cell, arm: Arm) -> dict[str, Any]:
     """
     trials = cell.settings["trials"]
     kind = cell.grid(PrecisionGrid).dtype
-    law = {"sigma": arm.sigma, "beta": arm.held_key.beta, "gamma": arm.held_key.gamma}
+    law = {"sigma": arm.sigma, "beta": arm.attacker_key.beta, "gamma": arm.attacker_key.gamma}
     spacing = peak_spacing(**law)
     added = spread = 0.0
     right = 0
     for batch in tensor_batches(arm, trials=trials, keys=cell.settings["keys"]):
         exact = batch.release()
         rounded = exact.round() if kind == "integers" else exact.to(getattr(torch, kind)).double()
-        w = torch.from_numpy(np.array(batch.arm.held_key.direction))
+        w = torch.from_numpy(np.array(batch.arm.attacker_key.direction))
         added += float(((rounded - exact) @ w / spacing).square().sum())
         phase = (rounded - batch.query) @ w / spacing
         spread += float((phase - phase.round()).square().sum())
@@ -165,7 +165,7 @@ def profile(cell: Cell, arm: Arm) -> dict[str, Any]:
     The pair's fraction along the key is 1/4, or as near as Δ allows. ``lower`` is Theorem 4.2
     at that fraction, ``upper`` Theorem 4.4; ``exact`` the integrated profile with its error.
     """
-    key = arm.held_key
+    key = arm.attacker_key
     law = {"sigma": arm.sigma, "beta": key.beta, "gamma": key.gamma}
     delta, reach = cell.settings["delta"], arm.host.sensitivity
     spacing = peak_spacing(**law)
@@ -211,7 +211,7 @@ def reconstruction(cell: Cell, arm: Arm) -> dict[str, Any]:
         cell.grid(ReconstructionGrid).unknown,
         arm.host.dim,
     )
-    reader = registry.load("attacks", "phase-reader")(key=arm.held_key, sigma=arm.sigma)
+    reader = registry.load("attacks", "phase-reader")(key=arm.attacker_key, sigma=arm.sigma)
     right = trusted = wrongly = 0
     needed = available = 0.0
     for i in range(trials):
@@ -262,7 +262,7 @@ def which_bin(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, repeats, d = cell.settings["trials"], cell.grid(WhichBinGrid).releases, arm.host.dim
     right, ranks = 0, []
     for batch in tensor_batches(arm, trials=trials, keys=cell.settings["keys"]):
-        attack = registry.load("attacks", "which-bin")(key=batch.arm.held_key, sigma=arm.sigma)
+        attack = registry.load("attacks", "which-bin")(key=batch.arm.attacker_key, sigma=arm.sigma)
         base = batch.pairs[0, 0]
         for i in range(len(batch.pairs)):
             query = batch.pairs[i, 1].expand(repeats, d)

@@ -199,7 +199,7 @@ def test_numpy_legacy_bit_for_bit():
 
 def test_stdlib_gauss_bit_for_bit():
     uniforms, wanted = random.Random(4), random.Random(4)
-    replay = samplers.verified("stdlib-gauss")
+    replay = samplers.verified_replay("stdlib-gauss")
     for _ in range(2000):
         turn, radius = int(uniforms.random() * 2**53), int(2**53 - uniforms.random() * 2**53)
         got = replay.outputs(np.array([radius]), np.array([turn]), scale=0.3)
@@ -218,7 +218,7 @@ def test_torch_bit_for_bit(dtype, bits, name, std):
     ).numpy()
     u = torch.rand(n + 16, dtype=kind, generator=torch.Generator().manual_seed(9)).numpy()
     whole = (u.astype(float) * 2.0**bits).astype(np.int64)
-    replay = samplers.verified(name)
+    replay = samplers.verified_replay(name)
     made = np.empty(n, dtype)
     for start, source in [*((i, i) for i in range(0, n - 15, 16)), (n - 16, n)]:
         lanes = whole[source : source + 16].reshape(2, 8)
@@ -233,7 +233,9 @@ def test_torch_normals_of_short_tensors_bit_for_bit():
     wanted = [torch.normal(0.0, 1.3, (5,), **options).numpy() for _ in range(40)]
     u = torch.rand(100, 2, dtype=torch.float64, generator=second).numpy()
     whole = (u * 2.0**53).astype(np.int64)
-    made = samplers.verified("torch-f64-short").outputs(2**53 - whole[:, 1], whole[:, 0], scale=1.3)
+    made = samplers.verified_replay("torch-f64-short").outputs(
+        2**53 - whole[:, 1], whole[:, 0], scale=1.3
+    )
     assert np.array_equal(made.T.ravel(), np.concatenate(wanted))
 
 
@@ -262,10 +264,10 @@ def test_refuses_where_the_library_is_another(monkeypatch):
 
     broken = BoxMuller(24, np.dtype(np.float32), libm.radius32, turn)
     monkeypatch.setitem(samplers._TABLE, "torch-f32", (known, [broken]))
-    samplers.verified.cache_clear()
+    samplers.verified_replay.cache_clear()
     with pytest.raises(UsageError, match="the replay differs from the library installed here in"):
-        samplers.verified("torch-f32")
-    samplers.verified.cache_clear()
+        samplers.verified_replay("torch-f32")
+    samplers.verified_replay.cache_clear()
 
 
 # The searches
@@ -359,7 +361,7 @@ VALUES = (0.0, 1.0, -0.1, 7.3, 1000.0, -123456.789, 1e-6)
 
 def never_excluded(name, n, *, divisors, seed, values):
     """How many true pairs, none of them infeasible."""
-    replay, rng, pairs = samplers.verified(name), np.random.default_rng(seed), 0
+    replay, rng, pairs = samplers.verified_replay(name), np.random.default_rng(seed), 0
     kinds = (
         [np.float32, np.float64]
         if getattr(replay, "dtype", np.float64) == np.float32

@@ -33,10 +33,10 @@ class Addition:
             UsageError: it is too large for that.
         """
         with np.errstate(over="ignore"):
-            found = value.astype(self.dtype)
-        if not np.isfinite(found).all():
+            narrow = value.astype(self.dtype)
+        if not np.isfinite(narrow).all():
             raise UsageError(f"value: above the largest {self.dtype} number; choose another dtype")
-        return found
+        return narrow
 
     def noise(self, releases: npt.NDArray[Any], values: npt.NDArray[Any]) -> tuple[Floats, Floats]:
         """Centre and half-width of an interval of all noise that may lead to ``releases``."""
