@@ -24,7 +24,7 @@ from dpaudit.noise.pancake_likelihood import check_candidates, log_density
 from dpaudit.numeric.arrays import as_asked, device_of, double, library, to_numpy, zeros
 from dpaudit.protocols import Array
 
-__all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior"]
+__all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior", "residuals"]
 
 _PHASE_BINS = 32
 _CHUNK = 1 << 22  # values of y − q_i held at once: 32 MiB
@@ -51,6 +51,19 @@ def normalised_posterior(likelihood: Array, prior: Array | None) -> Array:
         )
     with np.errstate(divide="ignore"):
         return _softmax(likelihood + xp.log(weight))
+
+
+def residuals(
+    releases: Array, candidates: Array, truth: Array, *, dim: int
+) -> npt.NDArray[np.float64]:
+    """Releases (t, dim) less their true candidates, whose numbers are ``truth`` (t,).
+
+    Raises:
+        UsageError: dimensions that do not fit, or values that are not finite.
+    """
+    many, right = to_numpy(check_candidates(releases, candidates, dim=dim)), to_numpy(truth)
+    row = np.arange(len(right)) if len(many) > 1 else 0
+    return np.asarray(to_numpy(double(releases)) - many[row, right])
 
 
 def _softmax(logs: Array) -> Array:
@@ -141,10 +154,7 @@ class _Keyed:
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
-        candidates = check_candidates(releases, candidates, dim=self.source.dim)
-        right = to_numpy(truth)
-        row = np.arange(len(releases)) if len(candidates) > 1 else np.zeros_like(right)
-        residual = to_numpy(double(releases) - double(candidates[row, right]))
+        residual = residuals(releases, candidates, truth, dim=self.source.dim)
         guess = np.random.default_rng(0).standard_normal(self.directions.shape)
         guess /= np.linalg.norm(guess, axis=1, keepdims=True)
         counts, edges = self._phases(residual, self.directions)

@@ -33,6 +33,7 @@ from dpaudit.noise.seed_in_noise.key import SeedHolder
 from dpaudit.noise.seed_in_noise.source import Rows
 from dpaudit.numeric.arrays import double, library, tensor, to_numpy
 from dpaudit.protocols import Array
+from dpaudit_attacks.keyed_distinguisher import residuals
 
 __all__ = ["CountsRead", "Reading", "SeedReader", "rounding"]
 
@@ -191,10 +192,7 @@ class SeedReader(SeedHolder):
         Raises:
             UsageError: as for :meth:`score`.
         """
-        many = to_numpy(check_candidates(releases, candidates, dim=releases.shape[-1]))
-        right = to_numpy(truth)
-        own = many[np.arange(len(right)) if len(many) > 1 else 0, right]
-        rest = to_numpy(double(releases)) - own
+        rest = residuals(releases, candidates, truth, dim=releases.shape[-1])
         success = self._read_noise(rest, rounding(releases), whole=False).found
         return {
             "seeds": {
