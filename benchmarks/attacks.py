@@ -9,6 +9,7 @@ import torch
 from harness import MACHINE, quickest
 
 from dpaudit import registry
+from dpaudit.protocols import UnitSupport
 from dpaudit.randomness import KeyedStream
 
 N = 1_000_000
@@ -26,7 +27,8 @@ def attacks():
         ("laplace-support:sampler=numpy", laplace, OTHER),
         ("pair-inversion:sampler=numpy-legacy", legacy.normal(0.0, 1.0, (N // 2, 2)), np.ones(2)),
     ):
-        yield name, quickest(partial(registry.create("attacks", name).feasible, y, v))
+        attack = registry.create("attacks", name)
+        yield name, quickest(partial(attack.score, y, UnitSupport(v)))
     learner = registry.create("attacks", "bit-features")
     statistic = learner.learn(normal[:20_000], normal[:20_000] + 1, neighbours=(VALUE, OTHER))
     yield "bit-features", quickest(lambda: statistic(normal))

@@ -31,8 +31,9 @@ from dpaudit.protocols import (
     NoiseSource,
     ReleasingSource,
     SubmissionPolicy,
-    SupportAttack,
     Test,
+    UnitSupport,
+    plays,
 )
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
@@ -173,7 +174,7 @@ def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
 
     Candidates are given as one list, and as one list per release.
     """
-    _require(isinstance(attack, Attack), f"{attack!r} lacks a member of Attack")
+    _require(plays(attack, "scoring"), f"{attack!r} lacks score, or scoring in games")
     rng = KeyedStream.from_seed("conformance").numpy()
     y = rng.standard_normal((5, dim))
     q = rng.standard_normal((candidates, dim))
@@ -224,35 +225,36 @@ def check_releasing_source(source: ReleasingSource, query: Either) -> None:
     )
 
 
-def check_support_attack(attack: SupportAttack, releases: Array, value: Array) -> None:
-    """Check for booleans (t, u), untouched inputs, the truth never ruled out, and NaN refused.
+def check_support_attack(attack: Attack, releases: Array, value: Array) -> None:
+    """Check scores (t, u) of the support, untouched inputs, a possible truth, and NaN refused.
 
     ``releases`` (t, k) were made from ``value`` (k,) by the mechanism that the attack is for. Not
     checked: that any other value is ever ruled out.
     """
-    _require(isinstance(attack, SupportAttack), f"{attack!r} lacks a member of SupportAttack")
+    _require(plays(attack, "support"), f"{attack!r} lacks score, or support in games")
     y, v = releases.copy(), value.copy()
-    feasible = attack.feasible(releases, value)
+    scores = np.asarray(attack.score(releases, UnitSupport(value)))
     _require(
         np.array_equal(y, releases) and np.array_equal(v, value), "inputs were changed in place"
     )
     _require(
-        feasible.dtype == np.bool_ and feasible.ndim == 2,
-        f"got {feasible.dtype} of shape {feasible.shape}",
+        scores.ndim == 2 and len(scores) == len(releases) and scores.shape[1] >= 1,
+        f"shape {scores.shape} is not (t, u)",
+    )
+    possible = scores == 0
+    _require(
+        scores.dtype.kind == "f" and (possible | np.isneginf(scores)).all(),
+        f"{scores.dtype} scores other than 0 and -inf",
     )
     _require(
-        len(feasible) == len(releases) and feasible.shape[1] >= 1,
-        f"shape {feasible.shape} is not (t, u)",
-    )
-    _require(
-        bool(feasible.all()),
-        f"the truth was ruled out by {int((~feasible).any(1).sum())} of {len(releases)} releases",
+        bool(possible.all()),
+        f"the truth was ruled out by {int((~possible).any(1).sum())} of {len(releases)} releases",
     )
     broken = releases.copy()
     broken[0, 0] = np.nan
     for bad, at in ((broken, value), (releases, value[:-1])):
         try:
-            attack.feasible(bad, at)
+            attack.score(bad, UnitSupport(at))
         except UsageError:
             continue
         raise AssertionError("NaN, or a value of another length, was not refused with a UsageError")

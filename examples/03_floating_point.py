@@ -18,8 +18,7 @@ noise = np.random.RandomState(2).normal(0.0, 1.0, (PEOPLE, 2))
 releases = secrets[:, None] + noise  # released twice each, sigma = 1
 
 attack = PairInversion(sampler="numpy-legacy", scale=1.0)
-could_be_0 = attack.feasible(releases, np.zeros(2)).all(axis=1)
-could_be_1 = attack.feasible(releases, np.ones(2)).all(axis=1)
+could_be_0, could_be_1 = (attack.score(releases, np.array([np.zeros(2), np.ones(2)])) == 0).T
 closer_to_1 = releases.mean(axis=1) > 0.5  # where the bits do not say, the sum does
 guesses = np.where(could_be_0 & could_be_1, closer_to_1, could_be_1)
 

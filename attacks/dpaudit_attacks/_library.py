@@ -10,8 +10,8 @@ from dpaudit.errors import MissingExtraError
 __all__ = ["lattice_library"]
 
 
-def lattice_library(what: str) -> Any:
-    """The module ``fpylll``, which ``what`` needs.
+def lattice_library(method: str) -> Any:
+    """The module ``fpylll``, which ``method`` needs.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -20,6 +20,6 @@ def lattice_library(what: str) -> Any:
         return importlib.import_module("fpylll")
     except ImportError as error:
         raise MissingExtraError(
-            f"{what}: needs fpylll, which cannot be imported ({error}); "
+            f"{method}: needs fpylll, which cannot be imported ({error}); "
             "pip install 'dpaudit[lattice]'"
         ) from error

@@ -29,13 +29,12 @@ from dpaudit.noise.seed_in_noise.next_batch import (
     share_of,
 )
 from dpaudit.numeric.arrays import double, to_numpy
-from dpaudit.protocols import Array
+from dpaudit.protocols import Array, InBatch
 from dpaudit.randomness import coin_words, members
 from dpaudit_attacks.seed_reader import rounding
 
 __all__ = ["BatchReader"]
 
-Bits = npt.NDArray[np.bool_]
 _TRIES = 256
 
 
@@ -49,7 +48,7 @@ class BatchReader(SeedHolder):
 
     Raises:
         UsageError: options that the specimen would refuse.
-        KeyFileError: a key file that is none.
+        KeyFileError: not a key file.
     """
 
     games = ("batch",)
@@ -62,35 +61,38 @@ class BatchReader(SeedHolder):
     inputs: int
     """With ``classes``: the sizes of the last layer's weight."""
     classes: int = 10
+    blur: float = 0.0
+    """Standard deviation of errors in the sums, beyond those of rounding to their type.
+
+    From weights before and after a step of plain SGD, a sum is their difference times divisor/rate,
+    and this the rounding of the weights times the same.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._seeds = self.seeds_of(self.held())
         self._code = head_code(self._seeds.size + CHECK_BYTES, sigma=self.sigma)
 
-    def next_batches(self, sums: Array, *, records: int, blur: float = 0.0) -> tuple[Bits, Bits]:
-        """Who of ``records`` is in the batch after each of ``sums`` (t, d): (t, records), bool.
+    def score(self, sums: Array, hypotheses: InBatch) -> npt.NDArray[np.float64]:
+        """Scores (t, records): ∞ for who is in the batch after each of ``sums`` (t, d), else −∞.
 
-        And whether the nonce was found, (t,); where it was not, nobody is named. ``blur`` is the
-        standard deviation of errors in ``sums``, beyond those of rounding to their type. From
-        weights before and after a step of plain SGD, a sum is their difference times divisor/rate,
-        and ``blur`` the rounding of the weights times the same.
+        They are 0 where no nonce is found.
 
         Raises:
             UsageError: not two axes, values that are not finite, a network that is too small.
         """
-        shares = self.shares(sums, blur=blur)
-        named = np.zeros((len(shares), records), np.bool_)
-        for row, share in zip(named, shares, strict=True):
+        scores = np.zeros((len(sums), hypotheses.records))
+        for row, share in zip(scores, self.shares(sums), strict=True):
             if share is not None:
-                row[:] = members(coin_words(share, records), rate=self.rate)
-        return named, np.array([share is not None for share in shares])
+                batch = members(coin_words(share, hypotheses.records), rate=self.rate)
+                row[:] = np.where(batch, np.inf, -np.inf)
+        return scores
 
-    def shares(self, sums: Array, *, blur: float = 0.0) -> list[bytes | None]:
+    def shares(self, sums: Array) -> list[bytes | None]:
         """The secret that makes the coins of the batch after each of ``sums`` (t, d), or None.
 
         Raises:
-            UsageError: as for :meth:`next_batches`.
+            UsageError: as for :meth:`score`.
         """
         check_rows("sums", sums, dim=sums.shape[-1], axes=2)
         where = GradientFree.of_last_layer(sums.shape[-1], inputs=self.inputs, classes=self.classes)
@@ -98,7 +100,7 @@ class BatchReader(SeedHolder):
         if len(where) < self._code.symbols:
             raise UsageError(f"inputs={self.inputs}: a nonce takes {self._code.symbols}")
         # a sum over the classes, and float32's own sums before it
-        slack = float(np.hypot(blur, 4 * np.sqrt(self.classes) * rounding(sums)))
+        slack = float(np.hypot(self.blur, 4 * np.sqrt(self.classes) * rounding(sums)))
         return [self._share(row, slack) for row in values]
 
     def _share(self, row: npt.NDArray[np.float64], blur: float) -> bytes | None:

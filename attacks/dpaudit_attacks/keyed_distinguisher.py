@@ -1,4 +1,4 @@
-"""The pancake's owner at work: tells which of several databases a release came from, with the key.
+"""The pancake's owner: which of several databases a release came from, with the key.
 
 Threat model: the attacker knows the key, σ, the candidates (query results of the databases it
 considers) and the release; nothing else. Published attack: nearest hyperplane (arXiv 2509.23834,
@@ -24,7 +24,7 @@ from dpaudit.noise.pancake_likelihood import check_candidates, log_density
 from dpaudit.numeric.arrays import as_asked, device_of, double, library, to_numpy, zeros
 from dpaudit.protocols import Array
 
-__all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior"]
+__all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior", "residuals"]
 
 _PHASE_BINS = 32
 _CHUNK = 1 << 22  # values of y − q_i held at once: 32 MiB
@@ -53,6 +53,19 @@ def normalised_posterior(likelihood: Array, prior: Array | None) -> Array:
         return _softmax(likelihood + xp.log(weight))
 
 
+def residuals(
+    releases: Array, candidates: Array, truth: Array, *, dim: int
+) -> npt.NDArray[np.float64]:
+    """Releases (t, dim) less their true candidates, whose numbers are ``truth`` (t,).
+
+    Raises:
+        UsageError: dimensions that do not fit, or values that are not finite.
+    """
+    many, right = to_numpy(check_candidates(releases, candidates, dim=dim)), to_numpy(truth)
+    row = np.arange(len(right)) if len(many) > 1 else 0
+    return np.asarray(to_numpy(double(releases)) - many[row, right])
+
+
 def _softmax(logs: Array) -> Array:
     shares = library(logs).exp(logs - logs.max())
     return shares / shares.sum()
@@ -63,17 +76,17 @@ class _Directions:
 
     def __init__(self, rows: npt.NDArray[np.float64]) -> None:
         self.rows = rows  # kept: an array that lives shares its id with no other
-        self._held: dict[Any, Any] = {}
+        self._copies: dict[Any, Any] = {}
 
-    def beside(self, values: Array) -> Array:
+    def on_device_of(self, values: Array) -> Array:
         """In the library of ``values``, and on their device."""
         if (device := device_of(values)) is None:
             return self.rows
-        if device not in self._held:
+        if device not in self._copies:
             with warnings.catch_warnings():  # they are read-only, and nothing here writes
                 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-                self._held[device] = as_asked(self.rows, None, device)
-        return self._held[device]
+                self._copies[device] = as_asked(self.rows, None, device)
+        return self._copies[device]
 
 
 _in_use: WeakValueDictionary[int, _Directions] = WeakValueDictionary()
@@ -82,10 +95,10 @@ _in_use: WeakValueDictionary[int, _Directions] = WeakValueDictionary()
 def _directions(key: PancakeKey) -> _Directions:
     """The directions of ``key``, shared with keys of the same ``basis`` (:meth:`PancakeKey.at`)."""
     rows = np.asarray(key.basis, dtype=np.float64)
-    found = _in_use.get(id(rows))
-    if found is None:
-        found = _in_use[id(rows)] = _Directions(rows)
-    return found
+    directions = _in_use.get(id(rows))
+    if directions is None:
+        directions = _in_use[id(rows)] = _Directions(rows)
+    return directions
 
 
 class _Keyed:
@@ -114,7 +127,7 @@ class _Keyed:
         the queries themselves may be large.
         """
         candidates = check_candidates(releases, candidates, dim=self.source.dim)
-        directions, xp = self._directions.beside(releases), library(releases)
+        directions, xp = self._directions.on_device_of(releases), library(releases)
         t, m, k = len(releases), candidates.shape[1], len(directions)
         along, square = zeros((t, m, k), beside=directions), zeros((t, m), beside=directions)
         step = max(1, _CHUNK // max(1, m * self.source.dim))
@@ -141,10 +154,7 @@ class _Keyed:
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
-        candidates = check_candidates(releases, candidates, dim=self.source.dim)
-        right = to_numpy(truth)
-        row = np.arange(len(releases)) if len(candidates) > 1 else np.zeros_like(right)
-        residual = to_numpy(double(releases) - double(candidates[row, right]))
+        residual = residuals(releases, candidates, truth, dim=self.source.dim)
         guess = np.random.default_rng(0).standard_normal(self.directions.shape)
         guess /= np.linalg.norm(guess, axis=1, keepdims=True)
         counts, edges = self._phases(residual, self.directions)

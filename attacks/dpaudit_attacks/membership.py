@@ -1,4 +1,4 @@
-"""Was this record in the training set? Told from every noisy sum of a DP-SGD run.
+"""Was this record in the training set? From every noisy sum of a DP-SGD run.
 
 With the pancake's key or without.
 
@@ -7,8 +7,8 @@ weights throughout; it knows σ, the clipping norm, the rate q at which Poisson 
 record into a batch, all other records and which of them are in each batch, and so the sum x of what
 it cannot account for: noise, plus the canary's gradient g if it is a member and in the batch. It
 does not know when the canary would be sampled. With a key it looks at x along the secret directions
-too. :meth:`Membership.informed` knows the other canaries' coins as well, :meth:`Membership.blind`
-does not.
+too. Who sees a :class:`~dpaudit.protocols.KnownBatch` knows the other canaries' coins as well
+(*informed*); who sees x alone does not (*blind*).
 
 The likelihoods are exact: of the step's law, p(x | member) = (1−q)·p(x) + q·p(x − g) against p(x),
 with p the density of Gaussian noise or of the pancake (``pancake_likelihood``). Ours, from Neyman
@@ -19,7 +19,6 @@ arXiv 2302.07956) use the Gaussian's.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -28,46 +27,28 @@ from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake_likelihood import basis, check_rows, log_tilt
 from dpaudit.numeric.normal import check_sigma
+from dpaudit.protocols import Canaries, KnownBatch
 
-__all__ = ["Gradients", "Membership"]
+__all__ = ["Membership"]
 
 _FLOOR = 1e-9
 """Least probability of more canaries in a batch than are looked at: one step must not decide."""
 
 
-@dataclass(frozen=True, eq=False)
-class Gradients:
-    """The canaries' clipped gradients at a step (K, d), prepared for an attack.
-
-    Serves all that the attack asks of the step. ``wide`` is float64; ``gram`` (K, K) are their
-    inner products, summed in the format they came in; ``along`` (K, k) are coordinates along a
-    key's k directions.
-    """
-
-    wide: torch.Tensor
-    gram: torch.Tensor
-    along: torch.Tensor
-
-    @property
-    def square(self) -> torch.Tensor:
-        """Squared norms (K,)."""
-        return self.gram.diagonal()
-
-
 class Membership:
     """Evidence about K canaries from one step's release.
 
-    Add it up over a run's steps, then ask for :meth:`score`. Evidence has the shape (laws, 2, K):
-    log-likelihoods under each law, if canary j is no member and if it is, all over the Gaussian
-    density of the same x. The last law is Gaussian noise; without a key it is the only one. With a
-    key the first is its pancakes, and both are taken for equally likely of the whole run: who holds
-    a key to noise that has none of its pancakes (honest, or mitigated) soon finds out, and is left
-    with what a keyless attacker has, ``evidence[-1:]``.
+    Add up :meth:`score` over a run's steps, then take :meth:`log_odds`. Evidence has the shape
+    (laws, 2, K): log-likelihoods under each law, if canary j is no member and if it is, all over
+    the Gaussian density of the same x. The last law is Gaussian noise; without a key it is the only
+    one. With a key the first is its pancakes, and both are taken for equally likely of the whole
+    run: who holds a key to noise that has none of its pancakes (honest, or mitigated) soon finds
+    out, and is left with what a keyless attacker has, ``evidence[-1:]``.
 
-    Formal guarantee: with ``informed`` evidence of one law no score orders members before others
-    better (Neyman and Pearson), and sigmoid(score) is the probability of membership for a fair
+    Formal guarantee: with *informed* evidence of one law no score orders members before others
+    better (Neyman and Pearson), and sigmoid(log-odds) is the probability of membership for a fair
     coin, in exact arithmetic, if the noise follows the law, independent from step to step. Not
-    claimed: either of ``blind``, which is a valid score but not the best; anything of noise that is
+    claimed: either of *blind* evidence, which is valid but not the best; anything of noise that is
     neither law.
     """
 
@@ -82,8 +63,7 @@ class Membership:
         A record is in each batch with probability ``rate``.
 
         Raises:
-            UsageError: σ not a finite number above 0, a rate outside (0, 1], a key file that is
-                none.
+            UsageError: σ not a finite number above 0, a rate outside (0, 1], not a key file.
         """
         self.sigma = check_sigma(sigma)
         if not 0 < rate <= 1:
@@ -95,64 +75,62 @@ class Membership:
         self.key = PancakeKey.load(key) if isinstance(key, (str, Path)) else key
         self._directions = None if self.key is None else torch.from_numpy(basis(self.key))
 
-    def look(self, gradients: torch.Tensor) -> Gradients:
-        """What :meth:`informed` and :meth:`blind` need of ``gradients`` (K, d); O(K²·d).
+    def score(self, step: torch.Tensor | KnownBatch, canaries: Canaries) -> torch.Tensor:
+        """One step's evidence; see :class:`~dpaudit.protocols.Canaries`.
 
         Raises:
-            UsageError: no canary, rows that do not fit the key, or values that are not finite.
+            UsageError: no canary, shapes that do not fit each other or the key, or values that are
+                not finite.
         """
+        gradients = canaries.gradients
         check_rows("gradients", gradients, dim=self._dim(gradients), axes=2)
         if not len(gradients):
             raise UsageError("gradients of 0 canaries: needs at least one")
-        wide = gradients.double()
-        return Gradients(wide, (gradients @ gradients.T).double(), self._along(wide))
+        if isinstance(step, KnownBatch):
+            return self._informed(step, canaries)
+        return self._blind(step, canaries)
 
-    def informed(
-        self, residual: torch.Tensor, gradients: Gradients, present: torch.Tensor
-    ) -> torch.Tensor:
-        """One step's evidence if every other record's place in the batch is known; O(K·d).
+    def log_odds(self, evidence: torch.Tensor) -> torch.Tensor:
+        """Log-likelihood ratio of membership (K,) from evidence added over steps (laws, 2, K)."""
+        both = torch.logsumexp(evidence, 0)
+        return both[1] - both[0]
 
-        ``residual`` (d,) is the release minus the batch's sum and ``present`` (K,) says which
-        canaries are in it: only so is x = residual + present_j·g_j of each canary found without K
-        sums; nothing else is made of either.
+    def _informed(self, batch: KnownBatch, canaries: Canaries) -> torch.Tensor:
+        """If every other record's place in the batch is known; O(K·d), and O(K²·d) for the gram.
 
-        Raises:
-            UsageError: shapes that do not fit each other, or values that are not finite.
+        Canary j's own place is not used: x = residual + present_j·g_j, found without K sums.
         """
-        own = self._checked("residual", residual, gradients)
-        if present.shape != gradients.square.shape or present.dtype != torch.bool:
-            raise UsageError(f"present of shape {tuple(present.shape)}: needs one bool a canary")
-        cross = gradients.wide @ own + torch.where(present, gradients.square, 0.0)  # ⟨x, g⟩
-        inside = (2 * cross - gradients.square) / (2 * self.sigma**2)
+        present, square = batch.present, canaries.square
+        own = self._check_vector("residual", batch.residual, canaries)
+        if present.shape != square.shape or present.dtype != torch.bool:
+            raise UsageError(f"present of shape {tuple(present.shape)}: needs one bool per canary")
+        cross = canaries.wide @ own + torch.where(present, square, 0.0)  # ⟨x, g⟩
+        inside = (2 * cross - square) / (2 * self.sigma**2)
         laws = [(torch.zeros_like(inside), inside)]
         if self.key is not None:
-            x = self._along(own) + torch.where(present.unsqueeze(1), gradients.along, 0.0)
-            laws.insert(0, (self._tilt(x), inside + self._tilt(x - gradients.along)))
+            along = self._along(canaries.wide)
+            x = self._along(own) + torch.where(present.unsqueeze(1), along, 0.0)
+            laws.insert(0, (self._tilt(x), inside + self._tilt(x - along)))
         return torch.stack([torch.stack([out, self._sampled(out, inside)]) for out, inside in laws])
 
-    def blind(self, rest: torch.Tensor, gradients: Gradients) -> torch.Tensor:
-        """One step's evidence if no canary's coin is known.
+    def _blind(self, rest: torch.Tensor, canaries: Canaries) -> torch.Tensor:
+        """If no canary's coin is known: only the release and all other records.
 
-        The attacker knows only the release and all other records. ``rest`` (d,) is the release
-        minus the clipped gradients of the batch's other records: noise, and the canaries that are
-        in the batch. The others among them are averaged over, each there with probability q/2:
-        none, any one, and, for the absence of canary j, any two of them. What more there may be is
-        given the likelihood of Gaussian noise alone, so a step with a crowd says little rather than
-        something false. O(K·d + K²).
+        ``rest`` (d,) is noise, and the canaries that are in the batch. The others among them are
+        averaged over, each there with probability q/2: none, any one, and, for the absence of
+        canary j, any two of them. What more there may be is given the likelihood of Gaussian noise
+        alone, so a step with a crowd says little rather than something false. O(K²·d).
 
         Formal guarantee: a function of the release and of the other records, so scores made of it
         may be audited in one run (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846); scores of
-        ``informed`` evidence depend on all coins and may not.
-
-        Raises:
-            UsageError: shapes that do not fit each other, or values that are not finite.
+        *informed* evidence depend on all coins and may not.
         """
-        own = self._checked("rest", rest, gradients)
-        one = (2 * (gradients.wide @ own) - gradients.square) / (2 * self.sigma**2)
-        two = one[:, None] + one - gradients.gram / self.sigma**2
+        own = self._check_vector("rest", rest, canaries)
+        one = (2 * (canaries.wide @ own) - canaries.square) / (2 * self.sigma**2)
+        two = one[:, None] + one - canaries.gram / self.sigma**2
         laws = [(torch.zeros_like(one[0]), one, two)]
         if self.key is not None:
-            x, along = self._along(own), gradients.along
+            x, along = self._along(own), self._along(canaries.wide)
             laws.insert(
                 0,
                 (
@@ -161,14 +139,9 @@ class Membership:
                     two + self._tilt(x - along[:, None] - along),
                 ),
             )
-        return torch.stack([self._averaged(*law) for law in laws])
+        return torch.stack([self._average(*law) for law in laws])
 
-    def score(self, evidence: torch.Tensor) -> torch.Tensor:
-        """Log-likelihood ratio of membership (K,) from evidence added over steps (laws, 2, K)."""
-        both = torch.logsumexp(evidence, 0)
-        return both[1] - both[0]
-
-    def _averaged(self, none: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    def _average(self, none: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
         """Evidence (2, K) from log-likelihoods with no (), one (K,) and two (K, K) canaries."""
         p, others = self.rate / 2, len(one) - 1
         odds, empty = p / (1 - p), (1 - p) ** others
@@ -208,6 +181,6 @@ class Membership:
     def _dim(self, rows: torch.Tensor) -> int:
         return rows.shape[-1] if self.key is None else self.key.dim
 
-    def _checked(self, name: str, vector: torch.Tensor, gradients: Gradients) -> torch.Tensor:
-        check_rows(name, vector, dim=gradients.wide.shape[1], axes=1)
+    def _check_vector(self, name: str, vector: torch.Tensor, canaries: Canaries) -> torch.Tensor:
+        check_rows(name, vector, dim=canaries.gradients.shape[1], axes=1)
         return vector.double()

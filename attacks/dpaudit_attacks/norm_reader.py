@@ -45,7 +45,7 @@ class NormReader:
 
         Raises:
             UsageError: sigma not a finite number > 0, bits outside 1…12.
-            KeyFileError: a key file that is none.
+            KeyFileError: not a key file.
         """
         self.cells = NormCells(key=key, sigma=sigma, bits=bits)
 

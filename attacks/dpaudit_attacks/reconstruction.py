@@ -9,13 +9,13 @@ What can be recovered. One release shows ⟨q,u_j⟩ modulo the peak spacing P w
 for each of the k secret directions; t releases sharpen s to about s/√t. That is log2(P√t/(s√(2πe)))
 ≈ log2(√t/(1.65β)) bits per direction and not one more, whatever d: 9.2 bits for β = 1e-3 and one
 release. Fewer where the unknown part of ⟨q,u_j⟩ varies by less than P (large σ/γ, few bins of small
-range): a phase that never wraps says log2 of that variation over s. In addition every bin shows
+range): a phase that never wraps gives log2 of that variation over s. In addition every bin shows
 itself through the honest-looking noise, within σ/√t. So m integer bins are found if the entropy
 that the range and that view leave, at most m·log2(bound), stays below the directions' bits, a few
 bits to spare: a closest-vector problem, Σ_i u_{j,i}·q_i ≡ φ_j (mod P).
 
 What cannot. A query of d unknown real values, or more bins than those bits pay for: the answer is
-then one of very many that fit equally well, and ``trusted`` says False. Source: ours, on arXiv
+then one of very many that fit equally well, and ``trusted`` is False. Source: ours, on arXiv
 2509.23834; nearest plane: Babai 1986.
 
 The closest-vector problem is solved by LLL or BKZ, Babai's nearest plane, then enumeration; that
@@ -113,10 +113,10 @@ class LatticePoints:
         )
         goal = self._gso.from_canonical([float(x) * unit for x in offset])
         try:
-            found = search.enumerate(0, n, (radius * unit) ** 2, 0, target=goal)
+            solutions = search.enumerate(0, n, (radius * unit) ** 2, 0, target=goal)
         except self._library.EnumerationError:  # nothing within the radius
             return np.empty((0, n))
-        points = plane + np.array([coefficients for _, coefficients in found]) @ self.reduced
+        points = plane + np.array([coefficients for _, coefficients in solutions]) @ self.reduced
         order = np.argsort(((points - target) ** 2).sum(1), kind="stable")
         return np.asarray(points[order], dtype=np.float64)
 
@@ -156,9 +156,9 @@ def counts_near(
         # values spread evenly over a range lie at most √3 deviations from its middle;
         # the rest is χ²
         radius = math.sqrt(float(scipy.stats.chi2.isf(_TAIL, m + k)) + 2 * m)
-        found = lattice.near(target, radius=radius, most=_MOST)
-        distance = np.linalg.norm(found - target, axis=1)
-        horizon = radius if len(found) < _MOST else float(distance[-1])
+        nearby = lattice.near(target, radius=radius, most=_MOST)
+        distance = np.linalg.norm(nearby - target, axis=1)
+        horizon = radius if len(nearby) < _MOST else float(distance[-1])
         log_volume = k * math.log(modulus / error) - float(np.log(width).sum())
         beyond = (
             (m + k) / 2 * math.log(2 * math.pi)
@@ -167,7 +167,7 @@ def counts_near(
         )
         listed = float(np.exp(-(distance**2) / 2).sum())
         share = listed / (listed + math.exp(beyond)) if listed > 0 else 0.0
-        points = np.concatenate([found, points])
+        points = np.concatenate([nearby, points])
     return np.unique(np.rint(points[:, k:] * width), axis=0), share
 
 
@@ -281,22 +281,22 @@ class PhaseReader:
                 k too large.
             MissingExtraError: fpylll is not installed.
         """
-        index, low = self._checked(releases, known, unknown_index, bound, lowest)
+        index, low = self._check_counts(releases, known, unknown_index, bound, lowest)
         t, m = len(releases), len(index)
         base = known.double().cpu().clone()
         base[index] = 0
         rest = releases.double().cpu() - base
         # what the range and the plain view of each bin, y_i ~ N(q_i, σ²/t), leave open:
         # its mean, scale and entropy
-        seen, blur = rest[:, index].mean(0).numpy(), self.source.sigma / math.sqrt(t)
-        left = scipy.stats.truncnorm(
-            (low - 0.5 - seen) / blur, (low + bound - 0.5 - seen) / blur, loc=seen, scale=blur
+        view, blur = rest[:, index].mean(0).numpy(), self.source.sigma / math.sqrt(t)
+        bin_law = scipy.stats.truncnorm(
+            (low - 0.5 - view) / blur, (low + bound - 0.5 - view) / blur, loc=view, scale=blur
         )
         # NaN: a view absurdly far outside
-        mean = np.clip(np.nan_to_num(left.mean(), nan=0.0), low, low + bound - 1)
-        width = np.maximum(np.nan_to_num(left.std()), 0.2)
+        mean = np.clip(np.nan_to_num(bin_law.mean(), nan=0.0), low, low + bound - 1)
+        width = np.maximum(np.nan_to_num(bin_law.std()), 0.2)
         needed = float(
-            np.maximum(np.nan_to_num(left.entropy(), neginf=0.0) / math.log(2), 0.0).sum()
+            np.maximum(np.nan_to_num(bin_law.entropy(), neginf=0.0) / math.log(2), 0.0).sum()
         )
         centre = np.rint(mean)  # below, n is a deviation from it
         rest[:, index] -= torch.from_numpy(centre)
@@ -318,8 +318,8 @@ class PhaseReader:
                 width=width,
                 hopeless=needed > available + _SHORT,
             )
-            found = deviations + centre
-            inside = ((found >= low) & (found <= low + bound - 1)).all(1)
+            candidates = deviations + centre
+            inside = ((candidates >= low) & (candidates <= low + bound - 1)).all(1)
             if inside.any():
                 deviations = deviations[inside]
             else:
@@ -328,7 +328,7 @@ class PhaseReader:
         weight = self._weigh(along, rest[:, index], part, deviations)
         best = int(weight.argmax())
         confidence = float(weight[best]) * listed
-        residual, fits = _misfit(phase, part, deviations[best], (seen - centre) / blur, blur)
+        residual, fits = _misfit(phase, part, deviations[best], (view - centre) / blur, blur)
         return Reconstruction(
             counts=torch.from_numpy(deviations[best] + centre).long(),
             residual=residual,
@@ -338,7 +338,7 @@ class PhaseReader:
             trusted=confidence >= _CONFIDENCE and fits,
         )
 
-    def _checked(
+    def _check_counts(
         self,
         releases: torch.Tensor,
         known: torch.Tensor,
@@ -410,7 +410,7 @@ class PhaseReader:
 def _bits(phase: Phases, part: npt.NDArray[np.float64], width: npt.NDArray[np.float64]) -> float:
     """Most that the k phases can say about the counts.
 
-    Each says at most its own bits, and all together what a Gaussian channel says. The second
+    Each gives at most its own bits, and all together what a Gaussian channel gives. The second
     matters where the unknown part of ⟨q,u_j⟩ varies by less than P: what does not wrap fills no
     phase.
     """

@@ -11,8 +11,8 @@ query it knows one of these:
 - *All but some values* (``code=signs``, or ``fraction`` for whole numbers):
   :meth:`SeedReader.reconstruct_counts`. Values that are not known, and what independent noise on
   top flips, are corrected by trying the likeliest errors.
-- *Only a bound on its norm*, small beside the noise's, as a clipped gradient has (``code=signs``):
-  :meth:`SeedReader.unknown`.
+- *Only a bound on its norm*, small compared with the noise's, as a clipped gradient has
+  (``code=signs``): :meth:`SeedReader.unknown`.
 
 Ours.
 """
@@ -33,6 +33,7 @@ from dpaudit.noise.seed_in_noise.key import SeedHolder
 from dpaudit.noise.seed_in_noise.source import Rows
 from dpaudit.numeric.arrays import double, library, tensor, to_numpy
 from dpaudit.protocols import Array
+from dpaudit_attacks.keyed_distinguisher import residuals
 
 __all__ = ["CountsRead", "Reading", "SeedReader", "rounding"]
 
@@ -73,7 +74,7 @@ class SeedReader(SeedHolder):
     Raises:
         UsageError: options that the source would refuse, blur negative or not finite, tries below
             1.
-        KeyFileError: a key file that is none.
+        KeyFileError: not a key file.
     """
 
     games = ("scoring", "reconstruction")
@@ -124,8 +125,8 @@ class SeedReader(SeedHolder):
             )
         check_rows("releases", releases, dim=releases.shape[-1], axes=2)
         values, slack = to_numpy(double(releases)), rounding(releases)
-        found = self._noise(values, slack, whole=True)
-        return Reading(np.rint(values - found.values), found.found)
+        noise = self._read_noise(values, slack, whole=True)
+        return Reading(np.rint(values - noise.values), noise.found)
 
     def noise(self, residuals: Array) -> Reading:
         """The noise in each row (t, d) of releases less what is known of the query.
@@ -138,7 +139,7 @@ class SeedReader(SeedHolder):
         values = to_numpy(double(residuals))
         if values.ndim != 2 or np.isinf(values).any():
             raise UsageError(f"residuals of shape {values.shape}: needs (t, d), finite or NaN")
-        return self._noise(values, rounding(residuals), whole=False)
+        return self._read_noise(values, rounding(residuals), whole=False)
 
     def unknown(self, releases: Array, *, norm: float) -> Reading:
         """The whole query of each release (t, d), of which only a bound on its norm is known.
@@ -158,12 +159,12 @@ class SeedReader(SeedHolder):
         sizes = np.square(values).mean(1) - noise * (1 - _SPREAD * np.sqrt(2 / d))
         blurs = np.sqrt(np.clip(sizes, 0.0, norm**2 / d))
         slack = rounding(releases)
-        read = [
-            self._noise(row[None], float(np.hypot(slack, blur)), whole=False)
+        readings = [
+            self._read_noise(row[None], float(np.hypot(slack, blur)), whole=False)
             for row, blur in zip(values, blurs, strict=True)
         ]
-        found = np.array([one.found[0] for one in read], dtype=bool)
-        return Reading(values - np.concatenate([one.values for one in read]), found)
+        success = np.array([one.found[0] for one in readings], dtype=bool)
+        return Reading(values - np.concatenate([one.values for one in readings]), success)
 
     def score(self, releases: Array, candidates: Array) -> Array:
         """Minus the squared distance from release less candidate to the noise it announces.
@@ -181,7 +182,7 @@ class SeedReader(SeedHolder):
         scores = np.empty((len(values), many.shape[1]))
         for j in range(many.shape[1]):
             rest = values - many[:, j].astype(np.float64)
-            away = rest - np.nan_to_num(self._noise(rest, slack, whole=False).values)
+            away = rest - np.nan_to_num(self._read_noise(rest, slack, whole=False).values)
             scores[:, j] = -np.square(away).sum(1)
         return scores if library(releases) is np else tensor(scores).to(releases.device)
 
@@ -191,15 +192,12 @@ class SeedReader(SeedHolder):
         Raises:
             UsageError: as for :meth:`score`.
         """
-        many = to_numpy(check_candidates(releases, candidates, dim=releases.shape[-1]))
-        right = to_numpy(truth)
-        own = many[np.arange(len(right)) if len(many) > 1 else 0, right]
-        rest = to_numpy(double(releases)) - own
-        found = self._noise(rest, rounding(releases), whole=False).found
+        rest = residuals(releases, candidates, truth, dim=releases.shape[-1])
+        success = self._read_noise(rest, rounding(releases), whole=False).found
         return {
             "seeds": {
-                "releases": len(found),
-                "found": int(found.sum()),
+                "releases": len(success),
+                "found": int(success.sum()),
                 "what": "releases whose noise follows from its first values",
             }
         }
@@ -213,7 +211,7 @@ class SeedReader(SeedHolder):
         bound: int,
         lowest: int | Array = 0,
     ) -> CountsRead:
-        """The counts ``q[unknown_index]`` of one integer query q, from the first release that says.
+        """The counts ``q[unknown_index]`` of one integer query q, from the first readable release.
 
         ``known`` (d,) holds the others. Counts are one of ``bound`` whole numbers from ``lowest``
         on; others are not trusted.
@@ -234,14 +232,14 @@ class SeedReader(SeedHolder):
         values = to_numpy(double(releases))
         low = np.asarray(lowest if isinstance(lowest, int) else to_numpy(lowest))
         for row in values:
-            found = self._noise((row - base)[None], rounding(releases), whole=whole)
-            if found.found[0]:
-                counts = np.rint(row - found.values[0])[index].astype(np.int64)
+            noise = self._read_noise((row - base)[None], rounding(releases), whole=whole)
+            if noise.found[0]:
+                counts = np.rint(row - noise.values[0])[index].astype(np.int64)
                 return CountsRead(counts, bool(((counts >= low) & (counts < low + bound)).all()))
         return CountsRead(np.broadcast_to(low, index.shape).astype(np.int64), trusted=False)
 
-    def _noise(self, rows: Floats, slack: float, *, whole: bool) -> Reading:
-        out, found = np.full(rows.shape, np.nan), np.zeros(len(rows), dtype=bool)
+    def _read_noise(self, rows: Floats, slack: float, *, whole: bool) -> Reading:
+        out, success = np.full(rows.shape, np.nan), np.zeros(len(rows), dtype=bool)
         blur = float(np.hypot(self.blur, slack))
         for i, row in enumerate(rows):
             symbols = self._rows.code.read(row, blur=blur)
@@ -252,28 +250,28 @@ class SeedReader(SeedHolder):
             for nonce in likeliest(self._rows.code, symbols, tries=self.tries):
                 seed = self._seeds.seed(nonce)
                 some = min(len(row), self._rows.code.symbols + _CHECKED)
-                made = self._rows.draw([nonce], [seed], some)[0]
-                if self._fits(row[:some], made, blur, whole=whole):
+                row_of_seed = self._rows.draw([nonce], [seed], some)[0]
+                if self._fits(row[:some], row_of_seed, blur, whole=whole):
                     out[i] = self._rows.draw([nonce], [seed], len(row))[0]
-                    found[i] = True
+                    success[i] = True
                     break
-        return Reading(out, found)
+        return Reading(out, success)
 
-    def _fits(self, row: Floats, made: Floats, blur: float, *, whole: bool) -> bool:
+    def _fits(self, row: Floats, noise: Floats, blur: float, *, whole: bool) -> bool:
         rest = slice(self._rows.code.symbols, None)
-        row, made = row[rest], made[rest]
-        made, row = made[np.isfinite(row)], row[np.isfinite(row)]
+        row, noise = row[rest], noise[rest]
+        noise, row = noise[np.isfinite(row)], row[np.isfinite(row)]
         if len(row) < _LEAST:
             return False
-        away = row - made
+        away = row - noise
         if whole:
             away -= np.rint(away)
-        if np.abs(away).max() <= _DEVIATIONS * blur <= 0.1 * min(float(np.std(made)), 1.0):
+        if np.abs(away).max() <= _DEVIATIONS * blur <= 0.1 * min(float(np.std(noise)), 1.0):
             return True
         if whole:
             return bool(np.cos(2 * np.pi * away).mean() > _DEVIATIONS / np.sqrt(2 * len(row)))
-        size = float(np.linalg.norm(row) * np.linalg.norm(made))
-        return bool(row @ made > _DEVIATIONS / np.sqrt(len(row)) * size)
+        size = float(np.linalg.norm(row) * np.linalg.norm(noise))
+        return bool(row @ noise > _DEVIATIONS / np.sqrt(len(row)) * size)
 
 
 def rounding(releases: Array) -> float:

@@ -115,14 +115,14 @@ class SensitivityProbes:
             UsageError: the bounds allow no pair of this kind.
         """
         kinds = KINDS if self.kind == "all" else {self.kind: KINDS[self.kind]}
-        found = [pair for make in kinds.values() for pair in make(self)]
-        if not found:
+        probes = [pair for make in kinds.values() for pair in make(self)]
+        if not probes:
             raise UsageError(
                 f"kind={self.kind}, lower={self.lower}, upper={self.upper}, size={self.size}: "
                 "these bounds allow no such pair; give the mechanism's own bounds, or try another "
                 "kind or more records"
             )
-        return found
+        return probes
 
     @property
     def _wide(self) -> float:
@@ -154,8 +154,8 @@ class SensitivityProbes:
                 (self._random(rng, whole=i % 2 == 0), self._random(rng, whole=i % 2 == 0))
                 for i in range(6)
             ]
-            moves = [_halve(add, *pair) for pair in ends]
-            move, a, b = max(moves, key=lambda found: found[0])
+            moves = [_bisect(add, *pair) for pair in ends]
+            move, a, b = max(moves, key=lambda triple: triple[0])
             if move > _WORTH_IT * self._wide:
                 yield f"one record replaced, rounding ({name})", a, b
 
@@ -169,7 +169,7 @@ class SensitivityProbes:
                 x = np.sort(self._random(rng, whole=i % 2 == 0))
                 orders.append((x[::-1].copy(), x))
             move, a, b = max(
-                ((abs(add(b) - add(a)), a, b) for a, b in orders), key=lambda found: found[0]
+                ((abs(add(b) - add(a)), a, b) for a, b in orders), key=lambda triple: triple[0]
             )
             if move > _WORTH_REORDERING * self._wide:
                 yield f"reordered, rounding ({name})", a, b
@@ -250,7 +250,7 @@ KINDS: dict[str, Callable[[SensitivityProbes], Iterator[Pair]]] = {
 }
 
 
-def _halve(add: Sum, a: Array, b: Array) -> tuple[float, Array, Array]:
+def _bisect(add: Sum, a: Array, b: Array) -> tuple[float, Array, Array]:
     """Two datasets between ``a`` and ``b``, one record apart, and how far ``add`` moves."""
     low, high = 0, len(a)
     at_low, at_high = add(a), add(b)

@@ -47,8 +47,8 @@ class Timing:
     and outliers count for what they are. Rows are read one by one, so independent releases give
     independent statistics.
 
-    Formal guarantee: none of its own; whoever counts what it says on other releases has the
-    guarantee. Not claimed: the best use of the time, or any use of it on a machine that is another
+    Formal guarantee: none of its own; events counted in its scores of other releases have
+    one. Not claimed: the best use of the time, or any use of it on a machine that is another
     one (twice as busy) when it counts than when it learned. Leaks of anything but Σ|noise| (the
     sign, the value) are not seen, nor output ratios that are not monotone; other attacks look for
     those.
@@ -71,7 +71,7 @@ class Timing:
             UsageError: releases that are not as long as the neighbours, without the column of
                 seconds, fewer than 100 at a neighbour, or not finite.
         """
-        return _learn(first, second, neighbours)
+        return _learn_ratio(first, second, neighbours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,13 +129,13 @@ def timing_leak(
     (Hoeffding 1956).
 
     Not claimed: validity for noise that depends on earlier noise (a period, a repeat), where a
-    p-value below α may be due to that; or that a leak too small for this many calls is none.
+    p-value below α may be due to that; or the absence of leaks too small for this many calls.
 
     Raises:
         UsageError: shapes that do not fit, fewer than 400 calls, values that are not finite,
             seconds that are not positive, or options out of range.
     """
-    noise, seconds = _checked(noise, seconds)
+    noise, seconds = _check_releases(noise, seconds)
     _check_options(gap=gap, permutations=permutations, window=window)
     relative = seconds / scipy.ndimage.median_filter(seconds, window, mode="nearest")
     rho, p = _permutation_test(np.abs(noise).sum(1), relative, permutations, rng)
@@ -146,7 +146,7 @@ def timing_leak(
     learning[rng.permutation(len(noise))[: len(noise) // 2]] = True
     neighbours = np.zeros(noise.shape[1]), np.zeros(noise.shape[1])
     neighbours[1][0] = gap
-    learned = _learn(released[learning & ~coins], released[learning & coins], neighbours)
+    learned = _learn_ratio(released[learning & ~coins], released[learning & coins], neighbours)
     counting, truth = released[~learning], coins[~learning]
     alone, with_time = (
         int((_guesses(statistic, rng) == truth).sum())
@@ -167,13 +167,13 @@ def timing_leak(
     )
 
 
-def _learn(first: Array, second: Array, neighbours: tuple[Array, Array]) -> _Learned:
+def _learn_ratio(first: Array, second: Array, neighbours: tuple[Array, Array]) -> _LikelihoodRatio:
     pair = np.asarray(neighbours[0], dtype=np.float64), np.asarray(neighbours[1], dtype=np.float64)
     m = len(pair[0])
     for name, x in (("first", first), ("second", second)):
         if x.ndim != 2 or x.shape[1] != m + 1:
             raise UsageError(
-                f"{name} of shape {x.shape}: timing wants a release of the {m} numbers of the "
+                f"{name} of shape {x.shape}: timing needs a release of the {m} numbers of the "
                 f"query and its seconds, shape (t, {m + 1}); release noisy query results and time "
                 "each call"
             )
@@ -187,14 +187,14 @@ def _learn(first: Array, second: Array, neighbours: tuple[Array, Array]) -> _Lea
         [np.abs(x[:, :-1] - v).sum(1) for x, v in zip((first, second), pair, strict=True)]
     )
     seconds = np.concatenate([first[:, -1], second[:, -1]])
-    return _Learned(
+    return _LikelihoodRatio(
         _Output.fit(first[:, :-1], second[:, :-1], pair[1] - pair[0]),
         _Clock.fit(size, seconds, pair),
     )
 
 
 @dataclass(frozen=True)
-class _Learned:
+class _LikelihoodRatio:
     """The release's part and the time's part."""
 
     output: _Output
@@ -255,7 +255,7 @@ class _Clock:
         rest = seconds - np.interp(size, sizes, quick)
         least = _LEAST_SPREAD * float(np.abs(seconds).max())
         spread = max(float(np.quantile(np.abs(rest), _QUARTER)), least) or 1.0
-        counts = np.histogram(_folded(rest, spread), len(_CELLS), (-_REACH, _REACH))[0]
+        counts = np.histogram(_fold(rest, spread), len(_CELLS), (-_REACH, _REACH))[0]
         logs = np.log(
             scipy.ndimage.gaussian_filter1d(counts.astype(np.float64), _SMOOTH) + 1 / len(_CELLS)
         )
@@ -264,14 +264,14 @@ class _Clock:
     def __call__(self, values: Array, seconds: Array) -> Array:
         logs = []
         for v in self.neighbours:
-            u = _folded(
+            u = _fold(
                 seconds - np.interp(np.abs(values - v).sum(1), self.sizes, self.quick), self.spread
             )
             logs.append(np.interp(u, _CELLS, self.logs) - np.log(np.cosh(u)))
         return np.asarray(logs[1] - logs[0])
 
 
-def _folded(rest: Array, spread: float) -> Array:
+def _fold(rest: Array, spread: float) -> Array:
     """asinh(rest/spread), kept within reach."""
     return np.clip(np.arcsinh(rest / spread), _CELLS[0], _CELLS[-1])
 
@@ -285,7 +285,7 @@ def _monotone(x: Array, weights: npt.NDArray[np.int64]) -> Array:
     return np.asarray(min(fits, key=lambda fit: float((weights * (x - fit) ** 2).sum())))
 
 
-def _checked(noise: Array, seconds: Array) -> tuple[Array, Array]:
+def _check_releases(noise: Array, seconds: Array) -> tuple[Array, Array]:
     noise, seconds = np.asarray(noise, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
     if noise.ndim == 1:
         noise = noise[:, None]
@@ -325,11 +325,11 @@ def _permutation_test(
     both = float(np.sqrt((x @ x) * (t @ t)))
     if both == 0:
         return 0.0, 1.0
-    seen = _dot(x, t)
+    covariance = _dot(x, t)
     # equal sums may differ in their last bits: a tie counts against the finding
-    bar = abs(seen) * (1 - 1e-12)
+    bar = abs(covariance) * (1 - 1e-12)
     as_large = sum(abs(_dot(rng.permutation(x), t)) >= bar for _ in range(permutations))
-    return seen / both, (1 + as_large) / (1 + permutations)
+    return covariance / both, (1 + as_large) / (1 + permutations)
 
 
 def _dot(x: Array, t: Array) -> float:

@@ -18,6 +18,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.pancake_likelihood import basis, check_rows, log_density
 from dpaudit.numeric.arrays import on_tensors
+from dpaudit.protocols import Array, MissingRecord
 from dpaudit_attacks.keyed_distinguisher import normalised_posterior
 
 __all__ = ["WhichBin"]
@@ -43,59 +44,57 @@ class WhichBin:
         self.source = Pancake(key=key, sigma=sigma)
         self.directions = torch.from_numpy(basis(self.source.key))
 
-    @on_tensors
-    def scores(
-        self, releases: torch.Tensor, base: torch.Tensor, *, include_none: bool = False
-    ) -> torch.Tensor:
-        """Log-density of each release (t, d) if a record of bin j is missing, shape (t, d).
+    def score(self, releases: Array, hypotheses: MissingRecord) -> Array:
+        """Log-density (t, d) or (t, d + 1) of each release (t, d) if a record of bin j is missing.
 
-        ``base`` (d,) holds the histogram; the result is float64. With ``include_none`` one more
-        column, the last: none is missing, shape (t, d + 1). Equal to
-        ``LikelihoodRatio.score(releases, base - torch.eye(d))`` without the (d, d) matrix.
+        The result is float64. Equal to ``LikelihoodRatio.score(releases, histogram - eye(d))``
+        without the (d, d) matrix.
 
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
-        self._check(releases, base)
-        out = self.directions.new_empty(
-            (len(releases), self.source.dim + include_none), device=releases.device
-        )
-        for row, release in zip(out, releases, strict=True):
-            self._one(release, base, row)
-        return out
+        return self._scores(releases, hypotheses.histogram, hypotheses.none)
 
-    @on_tensors
     def posterior(
-        self,
-        releases: torch.Tensor,
-        base: torch.Tensor,
-        *,
-        include_none: bool = False,
-        prior: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Probability that the missing record was in bin j, shape (d,).
+        self, releases: Array, hypotheses: MissingRecord, prior: Array | None = None
+    ) -> Array:
+        """Probability of each hypothesis (d,) or (d + 1,), if all t releases are of ONE query.
 
-        From ``releases`` (t, d) of the SAME query result. With ``include_none`` shape (d + 1,), the
-        last for "none missing". ``prior`` has the shape of the answer and need not sum to 1:
-        ``base`` itself where every record is equally likely to be the missing one. Equal if left
-        out.
+        ``prior`` has the shape of the answer and need not sum to 1: the histogram itself where
+        every record is equally likely to be the missing one. Equal if left out.
 
         Raises:
-            UsageError: no release, a bad prior, or as for :meth:`scores`.
+            UsageError: no release, a bad prior, or as for :meth:`score`.
         """
+        return self._posterior(releases, hypotheses.histogram, hypotheses.none, prior)
+
+    @on_tensors
+    def _scores(self, releases: torch.Tensor, base: torch.Tensor, none: bool) -> torch.Tensor:
+        self._check(releases, base)
+        scores = self.directions.new_empty(
+            (len(releases), self.source.dim + none), device=releases.device
+        )
+        for row, release in zip(scores, releases, strict=True):
+            self._one(release, base, row)
+        return scores
+
+    @on_tensors
+    def _posterior(
+        self, releases: torch.Tensor, base: torch.Tensor, none: bool, prior: torch.Tensor | None
+    ) -> torch.Tensor:
         self._check(releases, base)
         if not len(releases):
             raise UsageError("releases of 0 rows: a posterior needs at least 1")
-        total = self.directions.new_zeros(self.source.dim + include_none, device=releases.device)
+        total = self.directions.new_zeros(self.source.dim + none, device=releases.device)
         one = torch.empty_like(total)
         for release in releases:
             total += self._one(release, base, one)
-        found: torch.Tensor = normalised_posterior(total, prior)
-        return found
+        posterior: torch.Tensor = normalised_posterior(total, prior)
+        return posterior
 
     def _check(self, releases: torch.Tensor, base: torch.Tensor) -> None:
         check_rows("releases", releases, dim=self.source.dim, axes=2)
-        check_rows("base", base, dim=self.source.dim, axes=1)
+        check_rows("histogram", base, dim=self.source.dim, axes=1)
 
     def _one(self, release: torch.Tensor, base: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Fill ``out`` (d,) or (d + 1,) with one release's scores."""

@@ -23,7 +23,7 @@ __all__ = ["Arm", "build_arm"]
 
 @dataclass(frozen=True)
 class Arm:
-    """What a cell works with; ``origins`` says where each plug-in came from."""
+    """What a cell works with; ``origins``: where each plug-in came from."""
 
     settings: Mapping[str, Any]
     host: Host
@@ -41,7 +41,7 @@ class Arm:
         return f"{name}:sigma={self.mitigation.scale(self.sigma)!r}"
 
     @property
-    def held_key(self) -> PancakeKey:
+    def attacker_key(self) -> PancakeKey:
         """The attacker's pancake key, for measurements that make no sense without one.
 
         Raises:
@@ -80,7 +80,7 @@ class Arm:
         known = registry.offered("attacks", _reference(table), key=self.key)
         return "key" not in known.options
 
-    def renewed(self, index: int) -> Arm:
+    def with_key(self, index: int) -> Arm:
         """The same arm under the attacker's key number ``index`` (0 is the one it has)."""
         if index == 0 or self.key is None:
             return self

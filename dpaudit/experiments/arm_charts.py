@@ -39,7 +39,7 @@ def successes_chart(arms: Arms) -> Chart | None:
     lines: dict[str | int, list[tuple[str, Arm]]] = {}
     for i, (label, arm) in enumerate(attacked):
         lines.setdefault(arm.group if strips else i, []).append((label, arm))
-    drawn = list(lines.values())[:_MOST_ROWS]
+    strips_shown = list(lines.values())[:_MOST_ROWS]
     names = [name if isinstance(name, str) else attacked[name][0] for name in lines]
     attacks = list(dict.fromkeys(a.attack for _, arm in attacked for a in arm.attacked))
     several = len(attacks) > 1
@@ -48,20 +48,20 @@ def successes_chart(arms: Arms) -> Chart | None:
         shift = (k - (len(attacks) - 1) / 2) * 0.5 / len(attacks)
         marks = tuple(
             _success_mark(arm, a, y + shift, label + (f", {attack}" if several else ""))
-            for y, line in enumerate(drawn)
+            for y, line in enumerate(strips_shown)
             for label, arm in line
             for a in arm.attacked
             if a.attack == attack
         )
         group = k if several else None
         series.append(Series(marks=marks, group=group, legend=attack if several else ""))
-    every = [a for line in drawn for _, arm in line for a in arm.attacked]
+    every = [a for line in strips_shown for _, arm in line for a in arm.attacked]
     low, high = _share_range([end for a in every for end in a.ends])
     caption = f"Success with its interval. {_MARKS_SAY}"
     if strips:
         count = wording.count(len(attacked))
         caption += f" Each mark is one of {count} arms, grouped by source and mitigation."
-    if len(lines) > len(drawn):
+    if len(lines) > len(strips_shown):
         caption += (
             f" The first {_MOST_ROWS} of {wording.count(len(lines))} groups are drawn; all are in "
             "the table."
@@ -99,7 +99,7 @@ def _success_mark(arm: Arm, attack: ArmAttack, y: float, name: str) -> Mark:
 
 
 def _first(arms: Sequence[str]) -> str:
-    """What a chart says of the first twelve arms in words."""
+    """A chart's first twelve arms in words."""
     more = f"; and {len(arms) - 12} more arms, in the table" if len(arms) > 12 else ""
     return "; ".join(arms[:12]) + more
 
@@ -171,30 +171,30 @@ class _Phases(NamedTuple):
 
 def phases_chart(arms: Arms) -> Chart | None:
     """Where releases fall along the key: flat for honest noise, one spike per period if not."""
-    known = [(label, p, arm) for label, arm in arms if (p := _phases(arm))]
-    if not known:
+    drawable = [(label, p, arm) for label, arm in arms if (p := _phases(arm))]
+    if not drawable:
         return None
-    kept = known
-    if len(known) > _MOST_PHASES:  # the most successful of each group
+    chosen = drawable
+    if len(drawable) > _MOST_PHASES:  # the most successful of each group
         best: dict[str, tuple[str, _Phases, Arm]] = {}
-        for item in sorted(known, key=lambda item: -max(a.ends[0] for a in item[2].attacked)):
+        for item in sorted(drawable, key=lambda item: -max(a.ends[0] for a in item[2].attacked)):
             best.setdefault(item[2].group, item)
-        groups = dict.fromkeys(arm.group for *_, arm in known)
-        kept = [best[group] for group in groups][:_MOST_PHASES]
-    tops = [max(p.heights) for _, p, _ in kept]
-    blind = [f"{label} at most {max(p.without):.2g}" for label, p, _ in kept if p.without]
+        groups = dict.fromkeys(arm.group for *_, arm in drawable)
+        chosen = [best[group] for group in groups][:_MOST_PHASES]
+    tops = [max(p.heights) for _, p, _ in chosen]
+    blind = [f"{label} at most {max(p.without):.2g}" for label, p, _ in chosen if p.without]
     listed = "; ".join(
         f"{label} at most {top:.2g} times uniform"
-        for (label, *_), top in zip(kept, tops, strict=True)
+        for (label, *_), top in zip(chosen, tops, strict=True)
     )
     caption = (
         "Density of releases along the key, as a multiple of the uniform density (dashed). "
         "Honest noise is flat."
     )
-    if len(kept) < len(known):
+    if len(chosen) < len(drawable):
         caption += (
-            f" {len(kept)} of {wording.count(len(known))} arms: the most successful of each source "
-            "and mitigation."
+            f" {len(chosen)} of {wording.count(len(drawable))} arms: the most successful of each "
+            "source and mitigation."
         )
     if blind:
         caption += " Dark outline: along a direction guessed without the key."
@@ -204,11 +204,11 @@ def phases_chart(arms: Arms) -> Chart | None:
         title="Releases along the key",
         caption=caption,
         alt=f"Phase of the releases along the key, by arm: {listed}.",
-        panels=tuple(_phase_panel(label, p, arm.exceeds_claim) for label, p, arm in kept),
-        x=Axis(label=kept[0][1].what),
+        panels=tuple(_phase_panel(label, p, arm.exceeds_claim) for label, p, arm in chosen),
+        x=Axis(label=chosen[0][1].what),
         y=Axis(label="times uniform", zero=True, high=1.08 * max(2, *tops)),
-        columns=min(len(kept), 2 if len(kept) <= 4 else 3),
-        numbers=_phase_numbers([(label, p) for label, p, _ in kept]),
+        columns=min(len(chosen), 2 if len(chosen) <= 4 else 3),
+        numbers=_phase_numbers([(label, p) for label, p, _ in chosen]),
     )
 
 
@@ -261,18 +261,18 @@ def _bin(a: float, b: float) -> str:
 def _phases(arm: Arm) -> _Phases | None:
     """The first attack's phases; None if missing or malformed."""
     for attack in arm.attacked:
-        found = attack.details.get("phases")
-        if not isinstance(found, Mapping):
+        phases = attack.details.get("phases")
+        if not isinstance(phases, Mapping):
             continue
-        edges, counts = _numbers(found.get("edges")), _numbers(found.get("counts"))
+        edges, counts = _numbers(phases.get("edges")), _numbers(phases.get("counts"))
         usable = 0 < len(counts) == len(edges) - 1 <= _MOST_BINS and _is_counted(counts)
         if usable and all(a < b for a, b in pairwise(edges)):
-            blind = _numbers(found.get("without_key"))
+            blind = _numbers(phases.get("without_key"))
             known = len(blind) == len(counts) and _is_counted(blind)
             return _Phases(
                 edges,
                 _densities(counts, edges),
-                str(found.get("what") or "phase along the key"),
+                str(phases.get("what") or "phase along the key"),
                 _densities(blind, edges) if known else [],
             )
     return None
@@ -290,6 +290,6 @@ def _densities(counts: Sequence[float], edges: Sequence[float]) -> list[float]:
 
 def _numbers(values: object) -> list[float]:
     """Finite numbers; an empty list if any is not."""
-    found = [wording.number(v) for v in values] if isinstance(values, (list, tuple)) else []
-    finite = [x for x in found if x is not None and math.isfinite(x)]
-    return finite if len(finite) == len(found) else []
+    numbers = [wording.number(v) for v in values] if isinstance(values, (list, tuple)) else []
+    finite = [x for x in numbers if x is not None and math.isfinite(x)]
+    return finite if len(finite) == len(numbers) else []

@@ -1,4 +1,4 @@
-"""What is measured of an arm: how often an attack is right, and what the battery says."""
+"""Measures of an arm: how often an attack is right, and the battery's verdict."""
 
 from __future__ import annotations
 
@@ -31,21 +31,18 @@ __all__ = ["ATTACK", "AUDIT", "attack", "audit", "audit_behind"]
 def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
     """An :class:`~dpaudit.experiments.results.AttackResult`, JSON-ready."""
     trials, d = cell.settings["trials"], arm.host.dim
-    counts = [[0, 0], [0, 0]]  # [truth][guess]
+    counts = np.zeros((2, 2), np.int64)  # [truth, guess]
     error = 0.0
     details: Mapping[str, Any] = {}
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
         attacker = batch.arm.attack(cell.settings["attack"])
         release = batch.release()
         guess = to_numpy(attacker.score(release, batch.pairs)).argmax(1)
-        truth = to_numpy(batch.truth)
-        for b in (0, 1):
-            for g in (0, 1):
-                counts[b][g] += int(((truth == b) & (guess == g)).sum())
+        counts += np.bincount(2 * to_numpy(batch.truth) + guess, minlength=4).reshape(2, 2)
         error += float(np.linalg.norm(to_numpy(release - batch.query), axis=1).sum())
-        if batch.first:
+        if batch.first and hasattr(attacker, "evidence"):
             details = attacker.evidence(release, batch.pairs, batch.truth)
-    successes = counts[0][0] + counts[1][1]
+    successes = int(counts.trace())
     outcome: dict[str, Any] = to_dict(
         AttackResult(
             attack=cell.settings["attack"]["label"],
@@ -54,7 +51,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
             success=successes / trials,
             interval=clopper_pearson(successes, trials),
             chance=0.5,
-            epsilon_lower_bound=_epsilon(counts, cell.settings["delta"]),
+            epsilon_lower_bound=_epsilon(counts.tolist(), cell.settings["delta"]),
             l2_error=error / trials,
             l2_expected=arm.mitigation.scale(arm.sigma) * math.sqrt(d),
             details=details,
@@ -66,7 +63,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
 
 
 def _epsilon(counts: list[list[int]], delta: float) -> float:
-    """Empirical lower bound at 95 % from the event that the attack says "the neighbour"."""
+    """Empirical lower bound at 95 % from the event that the attack chooses the neighbour."""
     if not (sum(counts[0]) and sum(counts[1])):
         return 0.0
     return epsilon_lower_bound(

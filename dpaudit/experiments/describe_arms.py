@@ -93,7 +93,7 @@ def arm_labels(rows: Sequence[Arm]) -> list[str]:
     if len(set(labels)) < len(labels):
         partly = {name for name, values in settings.items() if len(values) < len(rows)}
         labels = _with_settings(plain, rows, varying | partly)
-    return _numbered(labels)
+    return _number_repeats(labels)
 
 
 def _settings(rows: Sequence[Arm]) -> dict[str, list[str]]:
@@ -113,16 +113,16 @@ def _with_settings(labels: Sequence[str], rows: Sequence[Arm], names: Set[str]) 
     return named
 
 
-def _numbered(labels: Sequence[str]) -> list[str]:
+def _number_repeats(labels: Sequence[str]) -> list[str]:
     """The labels, with a number behind each that is there more than once."""
     numbers = {label: itertools.count(1) for label, n in Counter(labels).items() if n > 1}
-    taken, named = set(labels), []
+    in_use, numbered = set(labels), []
     for label in labels:
         ways = (f"{label} ({i})" for i in numbers.get(label, ()))
-        name = next((way for way in ways if way not in taken), label)
-        taken.add(name)
-        named.append(name)
-    return named
+        name = next((way for way in ways if way not in in_use), label)
+        in_use.add(name)
+        numbered.append(name)
+    return numbered
 
 
 def _badge(arms: Arms, attacked: Arms, *, failed: bool, beyond: bool) -> str:
@@ -139,8 +139,10 @@ def _badge(arms: Arms, attacked: Arms, *, failed: bool, beyond: bool) -> str:
 def _sections(result: ExperimentResult, arms: Arms) -> Iterable[Section]:
     charts = tuple(c for draw in _CHARTS if (c := draw(arms)) is not None)
     figures = [Section(title="Figures", blocks=charts)] if charts else []
-    found = [Section(title="What was found", blocks=tuple(_results(result, arms)))] if arms else []
-    yield from (*figures, *found) if len(arms) > _MOST_ROWS else (*found, *figures)
+    findings = (
+        [Section(title="What was found", blocks=tuple(_results(result, arms)))] if arms else []
+    )
+    yield from (*figures, *findings) if len(arms) > _MOST_ROWS else (*findings, *figures)
 
 
 _CHARTS = (successes_chart, phases_chart, error_chart)
@@ -229,15 +231,15 @@ def _headline(arms: Arms, attacked: Arms) -> str:
     beyond = [(label, arm) for label, arm in attacked if arm.exceeds_claim]
     if beyond:
         passing = [(label, arm) for label, arm in beyond if _verdict(arm) == "no-finding"]
-        return _beyond_the_claim(arms, *max(passing or beyond, key=_rank))
+        return _exceeded_claim(arms, *max(passing or beyond, key=_rank))
     winning = [(label, arm) for label, arm in attacked if _wins(arm)]
     label, arm = max(winning or attacked, key=_rank)
     on = f" on any of the {len(attacked):,} arms" if len(attacked) > 1 else ""
     if not winning:
         best = f"the highest is {arm.strongest.rate} on {label} {_chance(arm)}"
         return f"No attack beats chance{on}: {best}.{_audits(arms)}"
-    shown = arm.epsilon_shown
-    bound = f"we can show ε {wording.bounds(shown)}" if shown > 0 else "no ε above 0 is shown"
+    low = arm.epsilon_shown
+    bound = f"we can show ε {wording.bounds(low)}" if low > 0 else "no ε above 0 is shown"
     return (
         f"No attack shows more than the claimed ε{on}. The strongest is on {label}: "
         f"{_holder(arm, 'the')} {_success(arm)}; {bound}, which is consistent with the claimed "
@@ -245,11 +247,11 @@ def _headline(arms: Arms, attacked: Arms) -> str:
     )
 
 
-def _beyond_the_claim(arms: Arms, label: str, arm: Arm) -> str:
+def _exceeded_claim(arms: Arms, label: str, arm: Arm) -> str:
     """An attack that shows more than the claimed ε, and what stops it."""
-    shown = wording.bounds(arm.strongest.epsilon_shown)
+    low = wording.bounds(arm.strongest.epsilon_shown)
     claimed = wording.epsilon(arm.epsilon_claimed)
-    success = f"{_success(arm)} and shows ε {shown}, where {claimed} is claimed"
+    success = f"{_success(arm)} and shows ε {low}, where {claimed} is claimed"
     if _verdict(arm) != "no-finding":
         audited = {
             "finding": "the black-box audit reports a finding",
@@ -258,11 +260,11 @@ def _beyond_the_claim(arms: Arms, label: str, arm: Arm) -> str:
         return f"{label}: {_holder(arm, 'the')} {success}; {audited}."
     ending = ""
     others = _other_sources(arms, arm)
-    stopped, short = _stopped(arms, arm)
+    stopped, short = _protective_mitigations(arms, arm)
     if stopped:
-        where, what = "on it" if others else "here", "beats chance"
-        what = "shows more than is claimed" if short else what
-        ending = f"; with {wording.listed(stopped, word='or')} no attack {where} {what}"
+        where, outcome = "on it" if others else "here", "beats chance"
+        outcome = "shows more than is claimed" if short else outcome
+        ending = f"; with {wording.listed(stopped, word='or')} no attack {where} {outcome}"
     return (
         f"{label} passes the black-box audit, yet {_holder(arm, 'its')} {success}{ending}.{others}"
     )
@@ -270,16 +272,16 @@ def _beyond_the_claim(arms: Arms, label: str, arm: Arm) -> str:
 
 def _other_sources(arms: Arms, worst: Arm) -> str:
     """The arms of sources other than ``worst``'s that an attack shows more of than is claimed."""
-    found = [
+    labels = [
         f"{label} ({arm.strongest.rate})"
         for label, arm in arms
         if arm.source != worst.source and arm.exceeds_claim
     ]
-    names = wording.listed(found, word="and")
-    return f" More than is claimed is also shown on {names}." if found else ""
+    names = wording.listed(labels, word="and")
+    return f" More than is claimed is also shown on {names}." if labels else ""
 
 
-def _stopped(arms: Arms, worst: Arm) -> tuple[list[str], bool]:
+def _protective_mitigations(arms: Arms, worst: Arm) -> tuple[list[str], bool]:
     """Mitigations under which no attack on the same source shows more than is claimed.
 
     In any of their arms; and whether one of these attacks still beats chance.
@@ -288,8 +290,8 @@ def _stopped(arms: Arms, worst: Arm) -> tuple[list[str], bool]:
     for _, arm in arms:
         if arm.source == worst.source and arm.attacked and arm.mitigation != "none":
             results.setdefault(arm.mitigation, []).append(arm)
-    kept = {m: same for m, same in results.items() if not any(a.exceeds_claim for a in same)}
-    return list(kept), any(map(_wins, itertools.chain.from_iterable(kept.values())))
+    within = {m: same for m, same in results.items() if not any(a.exceeds_claim for a in same)}
+    return list(within), any(map(_wins, itertools.chain.from_iterable(within.values())))
 
 
 def _holder(arm: Arm, article: str) -> str:
@@ -311,9 +313,9 @@ def _chance(arm: Arm) -> str:
 
 def _audits(arms: Arms) -> str:
     """What the black-box audits say, where no attack shows anything wrong."""
-    found = [label for label, arm in arms if _verdict(arm) == "finding"]
-    if found:
-        names = wording.listed(found, word="and")
+    labels = [label for label, arm in arms if _verdict(arm) == "finding"]
+    if labels:
+        names = wording.listed(labels, word="and")
         return f" The black-box audit reports a finding on {names}."
     return "" if any(arm.audit for _, arm in arms) else " No black-box audit was run."
 
@@ -338,10 +340,10 @@ def _meaning(attacked: Arms) -> list[Meaning]:
         return []
     beyond = [(label, arm) for label, arm in attacked if arm.exceeds_claim]
     stopped = len(beyond) < len(attacked)
-    meanings = [_of_attack(arm, label, stopped=stopped) for label, arm in beyond[:_MOST_ARMS]]
+    meanings = [_attack_meaning(arm, label, stopped=stopped) for label, arm in beyond[:_MOST_ARMS]]
     if (more := len(beyond) - _MOST_ARMS) > 0:
-        says = f"{more:,} more arms show more than is claimed: see the table."
-        meanings.append(Meaning(heading="More of the same", says=says))
+        statement = f"{more:,} more arms show more than is claimed: see the table."
+        meanings.append(Meaning(heading="More of the same", says=statement))
     if meanings:
         return meanings
     if any(_wins(arm) for _, arm in attacked):
@@ -349,20 +351,20 @@ def _meaning(attacked: Arms) -> list[Meaning]:
         allowed = arm.success_allowed
         claimed = wording.epsilon(arm.epsilon_claimed)
         limit = "this" if allowed is None else f"up to {wording.percent(allowed)}"
-        says = (
+        statement = (
             f"An attack is right in {arm.strongest.rate} of releases and a claimed ε = {claimed} "
             f"allows {limit}, so nothing here contradicts the claim. If that is too much for the "
             "people in the data, choose a smaller ε."
         )
-        return [Meaning(heading="Attacks gain no more than the claim permits", says=says)]
-    says = (
+        return [Meaning(heading="Attacks gain no more than the claim permits", says=statement)]
+    statement = (
         "None of the attacks tried here is better than guessing, on any arm. Other attacks may be "
         "better: the bounds of ε in the table, where there are any, hold against all of them."
     )
-    return [Meaning(heading="No attack tried here works", says=says)]
+    return [Meaning(heading="No attack tried here works", says=statement)]
 
 
-def _of_attack(arm: Arm, label: str, *, stopped: bool) -> Meaning:
+def _attack_meaning(arm: Arm, label: str, *, stopped: bool) -> Meaning:
     attack, allowed = arm.strongest, arm.success_allowed
     who = "The key holder" if arm.has_key(attack) else "An attacker"
     right = f"{who} names the right one of two data sets in {attack.rate} of releases"
@@ -373,8 +375,8 @@ def _of_attack(arm: Arm, label: str, *, stopped: bool) -> Meaning:
     todo = "Do not use this noise as it is"
     if stopped:
         todo += ": on other arms of this page no attack shows more than the claim"
-    says = f"{right}; the interval holds with {sure:.3g} % confidence. {todo}."
-    return Meaning(heading=f"More than claimed is read from {label}", says=says)
+    statement = f"{right}; the interval holds with {sure:.3g} % confidence. {todo}."
+    return Meaning(heading=f"More than claimed is read from {label}", says=statement)
 
 
 def _hazards(attacked: Arms) -> tuple[Hazard, ...]:

@@ -1,4 +1,4 @@
-"""What every experiment's report says of its cells: the finished ones, and those that failed."""
+"""The cells in every experiment's report: the finished ones, and those that failed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def report_of(
 ) -> Report:
     """The report of an experiment: what is said of its rows, and all that its cells say.
 
-    ``compared`` are checks beside those of the cells, ``more`` further fields of the report.
+    ``compared`` are checks in addition to the cells', ``more`` further fields of the report.
     """
     name, headline = result.name or result.kind, _missing_cells(result.failures) + headline
     checks = (*_cell_checks(result.cells, result.failures), *compared)
@@ -87,8 +87,8 @@ def _name(cell: CellResult | CellFailure) -> str:
     axes = (
         [f"{k}={wording.setting(v)}" for k, v in grid.items()] if isinstance(grid, Mapping) else []
     )
-    words = ", ".join(str(word) for word in [*filter(None, labels), *axes])
-    name = f"{cell.kind or 'cell'} {words}".strip()
+    options = ", ".join(str(word) for word in [*filter(None, labels), *axes])
+    name = f"{cell.kind or 'cell'} {options}".strip()
     return f"{name} ({cell.cell})"
 
 
@@ -101,10 +101,10 @@ def with_record(
 
 def _opening(result: ExperimentResult | MeasurementsResult) -> Iterable[Section]:
     """What was tested and how to repeat it; then the cells that failed, if any."""
-    told = [Text(part) for part in result.story.split("\n\n") if part.strip()]
+    paragraphs = [Text(part) for part in result.story.split("\n\n") if part.strip()]
     again = [Command(result.command, "To repeat this run:")] if result.command else []
-    if told or again:
-        yield Section(title="What was tested", blocks=(*told, *again))
+    if paragraphs or again:
+        yield Section(title="What was tested", blocks=(*paragraphs, *again))
     if result.failures:
         text = (
             "These are missing from everything below. Repeat the command with --resume to retry "
@@ -115,20 +115,20 @@ def _opening(result: ExperimentResult | MeasurementsResult) -> Iterable[Section]
 
 def _record(cells: Sequence[CellResult]) -> Iterable[Section]:
     """The finished cells: settings and scalar results."""
-    kept = cells[:MOST_CELLS]
-    if not kept:
+    listed = cells[:MOST_CELLS]
+    if not listed:
         return
     table = Table(
         columns=(
-            Column("Cell", tuple(c.cell for c in kept)),
-            Column("Kind", tuple(c.kind for c in kept)),
-            Column("Settings", tuple(_plain(c.settings) for c in kept)),
-            Column("Outcome", tuple(_plain(c.outcome) for c in kept)),
-            Column("Time", tuple(wording.seconds(c.seconds) for c in kept), True),
+            Column("Cell", tuple(c.cell for c in listed)),
+            Column("Kind", tuple(c.kind for c in listed)),
+            Column("Settings", tuple(_plain(c.settings) for c in listed)),
+            Column("Outcome", tuple(_plain(c.outcome) for c in listed)),
+            Column("Time", tuple(wording.seconds(c.seconds) for c in listed), True),
         ),
         caption="Finished cells, as stored",
         quiet=True,
-        left_out=len(cells) - len(kept),
+        left_out=len(cells) - len(listed),
     )
     yield Section(title="Cells", blocks=(table,), folded=True, note=f"({len(cells)})")
 

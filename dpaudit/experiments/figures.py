@@ -55,7 +55,7 @@ class Grid(NamedTuple):
     series_left_out: int
 
 
-def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
+def lay_out(plot: Plot, rows: Sequence[Row]) -> Grid:
     """Sort rows into panels, series and points."""
     rows = plot.spread(rows)
     xs = [wording.number(reading(row.get(plot.x.key)).value) for row in rows]
@@ -69,7 +69,7 @@ def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
     at_category, at_series = (
         {text: i for i, text in enumerate(texts)} for texts in (categories, series[:MOST_SERIES])
     )
-    found: list[GridPanel | None] = [None] * (max(places.values(), default=-1) + 1)
+    panels_by_place: list[GridPanel | None] = [None] * (max(places.values(), default=-1) + 1)
     unplaced = 0
     for row, x in zip(rows, xs, strict=True):
         place = places.get(tuple(_text(row, m) for m in plot.panels))
@@ -81,25 +81,29 @@ def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
         point, odd = _point(plot, row, float(at))
         unplaced += odd + unseen
         if not unseen:
-            panel = found[place] or GridPanel(", ".join(_titled(row, m) for m in plot.panels), {})
+            panel = panels_by_place[place] or GridPanel(
+                ", ".join(_title_of(row, m) for m in plot.panels), {}
+            )
             panel.lines.setdefault(k, []).append(point)
-            found[place] = panel
-    for panel in filter(None, found):
+            panels_by_place[place] = panel
+    for panel in filter(None, panels_by_place):
         for line in panel.lines.values():
             line.sort(key=lambda p: p.x)
     return Grid(
-        panels=found,
+        panels=panels_by_place,
         columns=columns,
         series=series[:MOST_SERIES],
         categories=categories,
-        points=[p for panel in found if panel for line in panel.lines.values() for p in line],
+        points=[
+            p for panel in panels_by_place if panel for line in panel.lines.values() for p in line
+        ],
         unplaced=unplaced,
         panels_left_out=panels - len(places),
         series_left_out=max(0, len(series) - MOST_SERIES),
     )
 
 
-def _titled(row: Row, m: Measure) -> str:
+def _title_of(row: Row, m: Measure) -> str:
     """``ε = 0.5``; a text under an unlabelled key stands alone."""
     bare = m.label == m.key and isinstance(row.get(m.key), str)
     return _text(row, m) if bare else f"{m.label} = {_text(row, m)}"
@@ -111,8 +115,8 @@ def _places(plot: Plot, rows: Sequence[Row]) -> tuple[dict[tuple[str, ...], int]
         return {(): 0}, 1, 1
     if len(plot.panels) == 1:
         values = _values(rows, plot.panels[0])
-        kept = values[:MOST_PANELS]
-        return {(v,): i for i, v in enumerate(kept)}, _SHAPES.get(len(kept), 4), len(values)
+        shown = values[:MOST_PANELS]
+        return {(v,): i for i, v in enumerate(shown)}, _SHAPES.get(len(shown), 4), len(values)
     down, across = (_values(rows, m) for m in plot.panels)
     turned = len(across) > 4 and len(down) < len(across)
     if turned:
@@ -131,11 +135,9 @@ def _point(plot: Plot, row: Row, at: float) -> tuple[Point, int]:
     """A row's point, and how many of its values the axis cannot show."""
     value, low, high = reading(row.get(plot.y.key))
     theirs = reading(row.get(plot.published.key)).value if plot.published else None
-    drawn = [wording.number(value), None if theirs is None else wording.number(theirs)]
-    placed = [
-        math.nan if y is None or not _has_place(y, log=plot.figure.log_y) else y for y in drawn
-    ]
-    odd = sum(y is not None and math.isnan(p) for y, p in zip(drawn, placed, strict=True))
+    ys = [wording.number(value), None if theirs is None else wording.number(theirs)]
+    placed = [math.nan if y is None or not _has_place(y, log=plot.figure.log_y) else y for y in ys]
+    odd = sum(y is not None and math.isnan(p) for y, p in zip(ys, placed, strict=True))
     band = [wording.number(reading(row.get(m.key)).value) for m in plot.band] or [None, None]
     low, high, lower, upper = (math.nan if end is None else end for end in (low, high, *band))
     return Point(at, placed[0], low, high, placed[1], lower, upper), odd
@@ -148,14 +150,14 @@ def _text(row: Row, measure: Measure) -> str:
 
 def _values(rows: Iterable[Row], measure: Measure) -> list[str]:
     """The distinct values of a key as text: numbers by size, words in the order given."""
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     for row in rows:
         value = reading(row.get(measure.key)).value
         if value is not None:
-            found.setdefault(_text(row, measure), wording.number(value))
-    if any(v is None for v in found.values()):
-        return list(found)
-    return sorted(found, key=lambda text: found[text] or 0.0)
+            numbers.setdefault(_text(row, measure), wording.number(value))
+    if any(v is None for v in numbers.values()):
+        return list(numbers)
+    return sorted(numbers, key=lambda text: numbers[text] or 0.0)
 
 
 _MOST = 1e150  # from here on values count as infinite
@@ -173,7 +175,7 @@ def chart_of(plot: Plot, rows: Sequence[Row]) -> Chart | None:
 
 def _grid(plot: Plot, rows: Sequence[Row]) -> Chart | None:
     """Small multiples of lines or bars: ours filled, published values hollow."""
-    grid = laid_out(plot, rows)
+    grid = lay_out(plot, rows)
     if not any(math.isfinite(v) for p in grid.points for v in (p.y, p.published)):
         return None
     figure = plot.figure
@@ -205,7 +207,7 @@ def _grid(plot: Plot, rows: Sequence[Row]) -> Chart | None:
 
 
 def _series(plot: Plot, grid: Grid, panel: GridPanel) -> Iterable[Series]:
-    """Each line or row of bars, its band, and the published values beside it."""
+    """Each line or row of bars, its band, and the published values next to it."""
     several = len(grid.series) > 1
     width = 0.8 / len(grid.series) if plot.bars else 0.0
     for k, line in sorted(panel.lines.items()):
@@ -246,11 +248,11 @@ def _mark(
 ) -> Mark:
     at = grid.categories[int(point.x)] if grid.categories else measured(point.x, plot.x.format)
     who = f"{plot.series.label} = {grid.series[k]}" if plot.series else ""
-    known = math.isfinite(point.low) and math.isfinite(point.high)
-    ends = {"low": point.low, "high": point.high} if known else {}
-    says = f"{plot.y.label} {measured({'value': point.y, **ends}, plot.y.format)}"
+    finite = math.isfinite(point.low) and math.isfinite(point.high)
+    ends = {"low": point.low, "high": point.high} if finite else {}
+    statement = f"{plot.y.label} {measured({'value': point.y, **ends}, plot.y.format)}"
     if plot.published and math.isfinite(point.published):
-        says += f" ({plot.published.label} {measured(point.published, plot.y.format)})"
+        statement += f" ({plot.published.label} {measured(point.published, plot.y.format)})"
     return Mark(
         x=point.x + shift,
         y=point.y,
@@ -258,7 +260,7 @@ def _mark(
         high=None if math.isnan(point.high) else point.high,
         width=width,
         name=", ".join(filter(None, (panel.title, who, f"{plot.x.label} = {at}"))),
-        says=says,
+        says=statement,
     )
 
 
@@ -266,7 +268,7 @@ def _map(plot: Plot, value: Measure, rows: Sequence[Row]) -> Chart | None:
     """Maps of a value by x and y, one per panel; places are evenly spaced in their order."""
     bare = replace(plot.figure, log_x=False, log_y=False, points=None, where={})
     spread = plot._replace(figure=bare, y=value, series=plot.y)
-    grid = laid_out(spread, plot.spread(rows))
+    grid = lay_out(spread, plot.spread(rows))
     if not any(math.isfinite(p.y) for p in grid.points):
         return None
     places: Sequence[object] = grid.categories or sorted({p.x for p in grid.points})
@@ -316,7 +318,7 @@ def _map(plot: Plot, value: Measure, rows: Sequence[Row]) -> Chart | None:
 
 
 def _place_name(place: object) -> str:
-    x = wording.number(_bare(place))
+    x = wording.number(_number_of(place))
     return str(place) if x is None else wording.quantity(x, digits=2)
 
 
@@ -342,7 +344,7 @@ def _alt_text(plot: Plot, grid: Grid) -> str:
             low, high = (measured(y, plot.y.format) for y in (min(ys), max(ys)))
             ranges.append(f"{who} {low}" if low == high else f"{who} from {low} to {high}")
     axes = f"{kind} of {plot.y.label} against {plot.x.label}"
-    return f"{_framed(plot, grid, axes)}.{on_log} {'; '.join(ranges)}.{_apart(grid)}"
+    return f"{_framed(plot, grid, axes)}.{on_log} {'; '.join(ranges)}.{_largest_difference(grid)}"
 
 
 def _framed(plot: Plot, grid: Grid, axes: str) -> str:
@@ -379,16 +381,16 @@ def _caption(plot: Plot, grid: Grid) -> str:
             else "values that are infinite{} are"
         )
         parts.append(f"{wording.count(grid.unplaced)} {verb.format(why)} in the table only.")
-    return " ".join([*parts, *_left_out(grid, "series")])
+    return " ".join([*parts, *_omissions(grid, "series")])
 
 
-def _left_out(grid: Grid, series: str) -> Iterable[str]:
-    for left, what in ((grid.panels_left_out, "panels"), (grid.series_left_out, series)):
-        if left:
-            yield f"{wording.count(left)} more {what} are in the table only."
+def _omissions(grid: Grid, series: str) -> Iterable[str]:
+    for number, noun in ((grid.panels_left_out, "panels"), (grid.series_left_out, series)):
+        if number:
+            yield f"{wording.count(number)} more {noun} are in the table only."
 
 
-def _apart(grid: Grid) -> str:
+def _largest_difference(grid: Grid) -> str:
     """The largest difference from the published values, in numbers."""
     apart = [
         abs(p.y - p.published)
@@ -424,23 +426,23 @@ def _range(panel: GridPanel, value: Measure) -> str:
 def _map_caption(plot: Plot, grid: Grid, value: Measure) -> str:
     scale = "0 to 100 %" if value.format == "proportion" else "the least to the largest value"
     parts = [f"Darker: higher {value.label}, in ten steps from {scale}. Empty: no such rows."]
-    if not _evenly(grid):
+    if not _evenly_spaced(grid):
         parts.append("Places are evenly spaced, though their values are not.")
-    return " ".join([*parts, *_left_out(grid, f"values of {plot.y.label}")])
+    return " ".join([*parts, *_omissions(grid, f"values of {plot.y.label}")])
 
 
-def _evenly(grid: Grid) -> bool:
+def _evenly_spaced(grid: Grid) -> bool:
     """Whether the numbers along both axes are evenly spaced."""
     across: Sequence[object] = grid.categories or sorted({p.x for p in grid.points})
     for names in (across, grid.series):
-        places = [x for x in (wording.number(_bare(name)) for name in names) if x is not None]
+        places = [x for x in (wording.number(_number_of(name)) for name in names) if x is not None]
         steps = [b - a for a, b in pairwise(places)]
         if steps and max(steps) - min(steps) > 0.05 * max(steps):
             return False
     return True
 
 
-def _bare(place: object) -> object:
+def _number_of(place: object) -> object:
     """A place's number, if its name is one."""
     try:
         return float(str(place))

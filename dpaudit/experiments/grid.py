@@ -1,4 +1,4 @@
-"""Axes of a spec: their values, combinations, written form, and the types a measure wants."""
+"""Axes of a spec: their values, combinations, written form, and the types that a measure takes."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ def written(value: Any) -> Any:
         if value.get("label"):
             return value["label"]
         options = ",".join(
-            f"{k}={_spelled(v)}" for k, v in value.items() if k not in ("name", "label")
+            f"{k}={_shortest(v)}" for k, v in value.items() if k not in ("name", "label")
         )
         return ":".join(filter(None, (str(value.get("name", "")), options)))
     if isinstance(value, (list, tuple)):
-        return " ".join(map(_spelled, value))
+        return " ".join(map(_shortest, value))
     return value
 
 
-def _spelled(value: Any) -> str:
+def _shortest(value: Any) -> str:
     """The shortest way to write a number: 0.01, 1e-3, 4."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -113,7 +113,7 @@ def check_grid(grid: Mapping[str, Any], of: type[Grid]) -> None:
     _check_names(grid, of)
     for name, value in grid.items():
         for one in axis_of(name, value, joined):
-            _converted(name, one, of)
+            _convert(name, one, of)
 
 
 def read_grid(grid: Mapping[str, Any], of: type[G]) -> G:
@@ -124,9 +124,7 @@ def read_grid(grid: Mapping[str, Any], of: type[G]) -> G:
     """
     _check_names(grid, of)
     names = {field.name for field in msgspec.structs.fields(of)}
-    return of(
-        **{name: _converted(name, value, of) for name, value in grid.items() if name in names}
-    )
+    return of(**{name: _convert(name, value, of) for name, value in grid.items() if name in names})
 
 
 def _check_names(grid: Mapping[str, Any], of: type[Grid]) -> None:
@@ -136,10 +134,10 @@ def _check_names(grid: Mapping[str, Any], of: type[Grid]) -> None:
             raise SpecError(f"grid: {name!r} is missing; this measure needs it")
     for name, value in grid.items():
         if of.__struct_config__.forbid_unknown_fields and name not in fields:
-            raise SpecError(f"grid {name}={_told(value)}: not known{nearest(name, fields)}")
+            raise SpecError(f"grid {name}={_printable(value)}: not known{nearest(name, fields)}")
 
 
-def _converted(name: str, value: Any, of: type[Grid]) -> Any:
+def _convert(name: str, value: Any, of: type[Grid]) -> Any:
     field = next((field for field in msgspec.structs.fields(of) if field.name == name), None)
     if field is None:
         return value
@@ -150,9 +148,9 @@ def _converted(name: str, value: Any, of: type[Grid]) -> Any:
         where = path.strip("`").removeprefix(".")
         reason = reason[:1].lower() + reason[1:]
         raise SpecError(
-            f"grid {name}={_told(value)}: {f'{where}: ' * bool(where)}{reason}"
+            f"grid {name}={_printable(value)}: {f'{where}: ' * bool(where)}{reason}"
         ) from error
 
 
-def _told(value: Any) -> str:
+def _printable(value: Any) -> str:
     return shown(written(value))

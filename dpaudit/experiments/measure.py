@@ -21,7 +21,7 @@ __all__ = [
     "AUDIT",
     "Cell",
     "Measure",
-    "gathered",
+    "gather_rows",
     "grouped",
     "measure_of",
     "plugin_options",
@@ -67,15 +67,15 @@ class Cell:
         """Which arm this is, for people."""
         settings = self.written
         if "source" not in settings:
-            words = ", ".join(f"{k} {v}" for k, v in settings["grid"].items())
-            return words if len(words) <= _LONG else f"{words[:_LONG]}…"
+            points = ", ".join(f"{k} {v}" for k, v in settings["grid"].items())
+            return points if len(points) <= _LONG else f"{points[:_LONG]}…"
         arm = f"{settings['source']['label']} + {settings['mitigation']['label']}"
-        what = settings["attack"]["label"] if "attack" in settings else self.kind
+        attack = settings["attack"]["label"] if "attack" in settings else self.kind
         tables = (settings[table].items() for table in ("key", "grid", "host"))
         axes = ", ".join(
             f"{k} {v}" for k, v in itertools.chain.from_iterable(tables) if k != "name"
         )
-        return f"{arm}: {what}" + (
+        return f"{arm}: {attack}" + (
             f" ({axes})" if self.kind not in ("audit", "attack") or settings["grid"] else ""
         )
 
@@ -126,11 +126,11 @@ def measure_of(kind: str) -> Measure:
         UnknownNameError: no such measure, with the nearest match.
         MissingExtraError: it needs an optional dependency.
     """
-    found: Measure = registry.load("measures", kind)
-    return found
+    measure: Measure = registry.load("measures", kind)
+    return measure
 
 
-def gathered(kind: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+def gather_rows(kind: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     """The rows of a measure's table: one per cell, unless it joins some."""
     gather = measure_of(kind).gather
     return list(rows) if gather is None else gather(rows)
@@ -145,9 +145,9 @@ def grouped(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[list[Ro
 
 
 def summary(kind: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """What a table of one measure says; empty if there are no rows, or nothing to say."""
-    says = measure_of(kind).summary
-    return says(rows) if says is not None and rows else ""
+    """One sentence about a measure's table; empty without rows or without a summary."""
+    summarise = measure_of(kind).summary
+    return summarise(rows) if summarise is not None and rows else ""
 
 
 def plugin_options(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Plot(NamedTuple):
         if self.figure.points is None:
             return rows
         keys = (self.x.key, self.y.key, *(() if self.value is None else (self.value.key,)))
-        found = []
+        one_per_point = []
         for row in rows:
             items = row.get(self.figure.points)
             last = {
@@ -88,11 +88,11 @@ class Plot(NamedTuple):
                 and len(item) == len(keys)
                 and all(isinstance(v, (str, int, float)) for v in item[:-1])
             }
-            found += [
+            one_per_point += [
                 {**row, **dict(zip(keys, (*place, end), strict=True))}
                 for place, end in last.items()
             ]
-        return tuple(found)
+        return tuple(one_per_point)
 
 
 class Measurements(NamedTuple):
@@ -116,7 +116,7 @@ def read_measurements(result: MeasurementsResult) -> Measurements:
     keys = [c.key for c in columns]
     if len(set(keys)) < len(keys):
         twice = next(k for k in keys if keys.count(k) > 1)
-        raise UsageError(f"columns: key {_shown(twice)} is repeated; give each column its own key")
+        raise UsageError(f"columns: key {_quote(twice)} is repeated; give each column its own key")
     if rows and not columns:
         raise UsageError(
             "columns=[]: rows of measurements need columns, each with key, label and format"
@@ -147,12 +147,12 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
 
     def measure(name: str, key: str, label: str | None = None) -> Measure:
         if checked and key not in known:
-            among = ", ".join(_shown(k) for k in list(known)[:12])
+            some = ", ".join(_quote(k) for k in list(known)[:12])
             raise UsageError(
-                f"figure {_shown(title)} {name}={_shown(key)}: must be the key of a column: {among}"
+                f"figure {_quote(title)} {name}={_quote(key)}: must be the key of a column: {some}"
             )
-        found = known.get(key, Measure(key, key, "number"))
-        return found if label is None else found._replace(label=label)
+        column = known.get(key, Measure(key, key, "number"))
+        return column if label is None else column._replace(label=label)
 
     def optional(name: str, key: str | None) -> Measure | None:
         return None if key is None else measure(name, key)
@@ -160,7 +160,7 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
     def several(name: str, keys: Sequence[str], sizes: Sequence[int]) -> tuple[Measure, ...]:
         if len(keys) not in sizes:
             raise UsageError(
-                f"figure {_shown(title)} {name}={_shown(keys)}: must be a list of {max(sizes)} keys"
+                f"figure {_quote(title)} {name}={_quote(keys)}: must be a list of {max(sizes)} keys"
             )
         return tuple(measure(name, key) for key in keys)
 
@@ -169,17 +169,17 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
         along = "proportion" if figure.value is None else "number"
         named = {figure.x: along, figure.y: along}
         named |= {} if figure.value is None else {figure.value: "proportion"}
-        made = {key: Measure(key, key, form) for key, form in named.items()}
-        known = {**made, **known}
+        own = {key: Measure(key, key, form) for key, form in named.items()}
+        known = {**own, **known}
     if (figure.kind == "map") != (figure.value is not None):
         raise UsageError(
-            f"figure {_shown(title)} kind={figure.kind!r}: only a map has a 'value', and it must"
+            f"figure {_quote(title)} kind={figure.kind!r}: only a map has a 'value', and it must"
         )
     for key in figure.where:
         measure("where", key)
     if figure.reference is not None and not math.isfinite(figure.reference):
         raise UsageError(
-            f"figure {_shown(title)} reference={figure.reference}: must be a finite number"
+            f"figure {_quote(title)} reference={figure.reference}: must be a finite number"
         )
     return Plot(
         figure,
@@ -193,7 +193,7 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
     )
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     return repr(printable(value, limit=60))
 
 

@@ -83,7 +83,7 @@ class ArmAudit:
 class ArmAttack:
     """Success of one attack on an arm; ``chance`` is the success of guessing.
 
-    ``keyless`` says that the attack used no key although the experiment has one.
+    ``keyless``: the attack used no key although the experiment has one.
     """
 
     attack: str

@@ -106,15 +106,15 @@ def run_with(spec: Spec, options: RunOptions) -> Path:
             for _, cell in cells:
                 if cell.id in done:
                     options.on_done(cell)
-        keeper = _Keeper(store, cells, options, fresh=not done)
-        todo = _left(cells, done, options.on_start)
+        keeper = _Recorder(store, cells, options, fresh=not done)
+        todo = _unfinished(cells, done, options.on_start)
         with closing(where.run(todo)) as outcomes, keeper:  # type: ignore[type-var]
             for position, outcome in outcomes:
                 keeper.take(position, outcome)
     return options.out
 
 
-def _left(cells: tuple[Item, ...], done: Set[str], on_start: OnCell | None) -> Iterator[Item]:
+def _unfinished(cells: tuple[Item, ...], done: Set[str], on_start: OnCell | None) -> Iterator[Item]:
     for position, cell in cells:
         if cell.id not in done:
             if on_start is not None:
@@ -122,8 +122,8 @@ def _left(cells: tuple[Item, ...], done: Set[str], on_start: OnCell | None) -> I
             yield position, cell
 
 
-class _Keeper:
-    """Outcomes on their way to the disk, small ones together; nobody is told before."""
+class _Recorder:
+    """Outcomes on their way to the disk, small ones together; callbacks run once stored."""
 
     def __init__(
         self, store: Store, cells: tuple[Item, ...], options: RunOptions, *, fresh: bool
@@ -142,7 +142,7 @@ class _Keeper:
         if self._doubtful:
             if len(self._waiting) == min(_USAGE_ERRORS, len(self._cells)):
                 first, self._waiting = self._waiting[0][1], []
-                raise _raised(first)
+                raise _error_of(first)
             return
         late = time.monotonic() - self._kept >= _TOGETHER_SECONDS
         if late or outcome.seconds >= _QUICK_SECONDS:
@@ -153,15 +153,15 @@ class _Keeper:
         if not self._waiting:
             return
         self._store.add_all(self._waiting)
-        told, self._waiting = self._waiting, []
+        batch, self._waiting = self._waiting, []
         self._kept = time.monotonic()
-        for position, outcome in told:
+        for position, outcome in batch:
             if self._options.on_result is not None:
                 self._options.on_result(outcome)
             if self._options.on_done is not None:
                 self._options.on_done(self._cells[position])
 
-    def __enter__(self) -> _Keeper:
+    def __enter__(self) -> _Recorder:
         return self
 
     def __exit__(
@@ -171,14 +171,14 @@ class _Keeper:
             self.flush()
 
 
-def _raised(outcome: Outcome) -> UsageError:
+def _error_of(outcome: Outcome) -> UsageError:
     """The error that a cell failed with."""
     if not isinstance(outcome, CellFailure):
         raise TypeError(type(outcome))
-    name, _, says = outcome.error.partition(": ")
-    made = getattr(errors, name, UsageError)
+    name, _, reason = outcome.error.partition(": ")
+    kind = getattr(errors, name, UsageError)
     return (
-        made(says)
-        if isinstance(made, type) and issubclass(made, UsageError)
+        kind(reason)
+        if isinstance(kind, type) and issubclass(kind, UsageError)
         else UsageError(outcome.error)
     )

@@ -37,16 +37,16 @@ def published_files() -> Mapping[str, Traversable]:
 
 @functools.cache
 def _files(folder: str, ending: str) -> Mapping[str, Traversable]:
-    found: dict[str, Traversable] = {}
+    by_name: dict[str, Traversable] = {}
     for plugin in filter(lambda p: p.on_disk, registry.plugins("experiments").values()):
         place = files(plugin.target) / folder
         for file in place.iterdir() if place.is_dir() else ():
             name = file.name.removesuffix(ending)
             if name == file.name:
                 continue
-            if name in found:
+            if name in by_name:
                 raise DuplicatePluginError(
-                    f"{folder}={name}: {found[name]} and {file}; rename one, or uninstall it"
+                    f"{folder}={name}: {by_name[name]} and {file}; rename one, or uninstall it"
                 )
-            found[name] = file
-    return dict(sorted(found.items()))
+            by_name[name] = file
+    return dict(sorted(by_name.items()))

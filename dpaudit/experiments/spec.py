@@ -160,15 +160,15 @@ def check_size(spec: Spec) -> None:
         whole = math.prod(settings.values()) * _per_setting(replace(spec, exclude=()))
     if number == 0:
         raise SpecError(f"{where}: the grid is empty; check the lists and [[exclude]]")
-    spans = " × ".join(f"{name} {_counted(length)}" for name, length in axes.items() if length > 1)
+    spans = " × ".join(f"{name} {_amount(length)}" for name, length in axes.items() if length > 1)
     if number > MOST_CELLS:
         raise SpecError(
-            f"{where}: {_counted(number)} cells ({spans}), at most {MOST_CELLS:,}; "
+            f"{where}: {_amount(number)} cells ({spans}), at most {MOST_CELLS:,}; "
             "shorten an axis, or split the spec"
         )
     if whole > _EXCLUDED * MOST_CELLS:
         raise SpecError(
-            f"{where}: {_counted(whole)} cells before [[exclude]], "
+            f"{where}: {_amount(whole)} cells before [[exclude]], "
             f"at most {_EXCLUDED * MOST_CELLS:,}; shorten an axis"
         )
     _check_twice(spec, where)
@@ -192,7 +192,7 @@ def _per_setting(spec: Spec) -> int:
     return total
 
 
-def _counted(number: int) -> str:
+def _amount(number: int) -> str:
     return f"{number:,}" if number < _COUNTED else "more than 10^15"
 
 
@@ -208,7 +208,7 @@ def _check_twice(spec: Spec, where: str) -> None:
         "attack": spec.attacks,
     }
     for name, tables in parts.items():
-        twice = _twice(tables)
+        twice = _repeated_combination(tables)
         if twice is not None:
             text = json.dumps(twice if name != "epsilon" else twice["epsilon"], sort_keys=True)
             raise SpecError(
@@ -216,12 +216,12 @@ def _check_twice(spec: Spec, where: str) -> None:
             )
 
 
-def _twice(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+def _repeated_combination(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
     """A combination that is there twice.
 
     Either a value stands twice in a list, or all lists of two tables have a value in common.
     """
-    seen: list[dict[str, dict[str, Any]]] = []
+    earlier: list[dict[str, dict[str, Any]]] = []
     for table in tables:
         axes: dict[str, dict[str, Any]] = {}
         again: dict[str, Any] = {}
@@ -236,10 +236,10 @@ def _twice(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
             return {
                 name: again.get(name, next(iter(values.values()))) for name, values in axes.items()
             }
-        for other in seen:
+        for other in earlier:
             if other.keys() == axes.keys() and not any(
                 other[n].keys().isdisjoint(axes[n]) for n in axes
             ):
                 return {n: next(v for text, v in axes[n].items() if text in other[n]) for n in axes}
-        seen.append(axes)
+        earlier.append(axes)
     return None

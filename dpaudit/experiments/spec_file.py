@@ -125,27 +125,27 @@ def load_spec(name: str, *, trials: int | None = None, device: str = "cpu") -> S
 
     Raises:
         UnknownNameError: no such experiment or plug-in, with the nearest match.
-        SpecError: no plain file of at most 512 KiB, not TOML in UTF-8, an unknown key, a wrong
+        SpecError: not a plain file of at most 512 KiB, not TOML in UTF-8, an unknown key, a wrong
             type, an empty or far too large grid; a device for another measure.
     """
     try:
-        return _loaded(name, trials, device)
+        return _read_toml(name, trials, device)
     except UsageError as error:  # its words may be the file's
         raise type(error)(one_line(error)) from error
 
 
 def spec_of(table: dict[str, Any], *, name: str) -> Spec:
-    """The experiment that a table says, as a ``.toml`` file would; ``name`` is for errors.
+    """The experiment of a table, as of a ``.toml`` file; ``name`` is for errors.
 
     Raises:
         SpecError, UnknownNameError: as :func:`load_spec`.
     """
-    spec = _checked(table, name)
+    spec = _check_spec(table, name)
     spec.check()
     return spec
 
 
-def _loaded(name: str, trials: int | None, device: str) -> Spec:
+def _read_toml(name: str, trials: int | None, device: str) -> Spec:
     try:
         raw = _table_of(name)
         if trials is not None:
@@ -155,7 +155,7 @@ def _loaded(name: str, trials: int | None, device: str) -> Spec:
         raise SpecError(
             f"spec={name}: {error}; dpaudit list experiments shows the built-in ones"
         ) from error
-    spec = replace(_checked(raw, name), device=device)
+    spec = replace(_check_spec(raw, name), device=device)
     if device != "cpu" and not measure_of(spec.measure).on_devices:
         raise SpecError(
             f"device={device}: experiment {spec.name} works on the CPU; leave --device out"
@@ -165,7 +165,7 @@ def _loaded(name: str, trials: int | None, device: str) -> Spec:
 
 
 def _table_of(name: str) -> dict[str, Any]:
-    """What a spec's TOML says."""
+    """A spec's TOML as a table."""
     if name.endswith(".toml"):
         data = read_plain(name, limit=_MOST_BYTES)
     elif name in shipped_specs():
@@ -183,15 +183,15 @@ def _table_of(name: str) -> dict[str, Any]:
         raise RefusedError(f"not TOML: {error}") from error
 
 
-def _checked(raw: dict[str, Any], where: str) -> Spec:
-    """The experiment that a table says; an error about it begins with ``spec=``."""
+def _check_spec(raw: dict[str, Any], where: str) -> Spec:
+    """The experiment of a table; an error about it begins with ``spec=``."""
     try:
-        return _made(raw)
+        return _build_spec(raw)
     except SpecError as error:
         raise SpecError(f"spec={where}: {error}") from error
 
 
-def _made(raw: dict[str, Any]) -> Spec:
+def _build_spec(raw: dict[str, Any]) -> Spec:
     known = {**_SCALARS, **_TABLES, **dict.fromkeys(_LISTS, list)}
     for key, value in raw.items():
         if key not in known:
@@ -283,7 +283,7 @@ def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any]) -> None:
             for name in listed(value):
                 if str(name) not in names[kind]:
                     raise SpecError(
-                        f"[[exclude]] {kind}={shown(name)} is none here"
+                        f"[[exclude]] {kind}={shown(name)} is not in this spec"
                         f"{nearest(str(name), names[kind])}"
                     )
 
@@ -373,7 +373,7 @@ def _check_scalars(value: Any, name: str) -> None:
             f"{name}={value} must be text, a number, true or false; put dates in quotes"
         )
     elif value != value:
-        raise SpecError(f"{name}=nan is no number")
+        raise SpecError(f"{name}=nan is not a number")
 
 
 def _check_audit(audit: Mapping[str, Any]) -> None:
@@ -411,5 +411,5 @@ def _check_published(published: Mapping[str, Any], columns: Any) -> None:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise SpecError(
-            f"[published] says nothing ({error}); see dpaudit/experiments/published.py"
+            f"[published] cannot be read ({error}); see dpaudit/experiments/published.py"
         ) from error

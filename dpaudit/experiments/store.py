@@ -22,19 +22,19 @@ from dpaudit.experiments.store_file import (
     Lock,
     Provenances,
     acquire,
-    as_written,
     bytes_of,
     check_unchanged,
     create_tables,
     holds_store,
     is_running,
+    lift_limits,
     object_of,
+    open_reader,
+    open_writer,
     read_rows,
-    reading,
-    telling,
+    reading_errors,
+    store_errors,
     transaction,
-    trust,
-    writing,
 )
 from dpaudit.provenance import hardware, versions
 from dpaudit.results.sqlite import bound_steps
@@ -47,11 +47,11 @@ __all__ = [
     "Invocation",
     "Progress",
     "Store",
-    "as_written",
     "attempts",
     "invocations",
     "is_running",
     "progress",
+    "reading_errors",
 ]
 
 T = TypeVar("T")
@@ -155,8 +155,8 @@ class Store:
         where = f"out={folder}"
         db = None
         try:
-            with telling(where):
-                db = writing(folder / FILE)
+            with store_errors(where):
+                db = open_writer(folder / FILE)
                 new = not holds_store(db, where=where)
                 if not new:
                     check_unchanged(db, where=where)
@@ -171,7 +171,7 @@ class Store:
                     if cells is not None:
                         db.execute("INSERT OR REPLACE INTO meta VALUES ('cells', ?)", (str(cells),))
                     _note_invocation(db, command)
-                trust(db)
+                lift_limits(db)
         except BaseException:
             if db is not None:
                 db.close()
@@ -187,12 +187,12 @@ class Store:
             StoreError: there is none, or it is of another version.
         """
         path, where = folder / FILE, f"dir={folder}"
-        with telling(where):
+        with store_errors(where):
             if not os.path.lexists(path):
                 raise StoreError(
                     f"{where}: holds no results; dpaudit run NAME --out {folder} makes some"
                 )
-            return cls(folder, reading(path, where=where))
+            return cls(folder, open_reader(path, where=where))
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a SELECT on the tables that ``docs/store.md`` describes.
@@ -201,7 +201,7 @@ class Store:
             StoreError: the file is damaged, or gone; or the rows hold more than eight times the
                 file's bytes and 32 MiB.
         """
-        return self._ask(sql, parameters)[1]
+        return self._select(sql, parameters)[1]
 
     def rows(self, cls: type[T], sql: str, parameters: Sequence[Any] = ()) -> list[T]:
         """The rows of a SELECT as ``cls``, whose fields are among the columns.
@@ -212,36 +212,36 @@ class Store:
         Raises:
             StoreError: as :meth:`query`, or a value is not of its field's type.
         """
-        names, rows = self._ask(sql, parameters)
-        told = self.query("SELECT id, content FROM provenance") if "provenance" in names else []
-        with telling(f"dir={self.folder}"):
-            provenances = Provenances(told, budget=Budget(bytes_of(self._db)))
+        names, rows = self._select(sql, parameters)
+        stored = self.query("SELECT id, content FROM provenance") if "provenance" in names else []
+        with store_errors(f"dir={self.folder}"):
+            provenances = Provenances(stored, budget=Budget(bytes_of(self._db)))
             return read_rows(cls, names, rows, provenances)
 
-    def _ask(
+    def _select(
         self, sql: str, parameters: Sequence[Any]
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """The names of the columns, and the rows."""
-        with telling(f"dir={self.folder}"):
+        with store_errors(f"dir={self.folder}"):
             size = bytes_of(self._db)
             if self._lock is None:
                 bound_steps(self._db, size=size)
             budget = Budget(size)
-            found = self._db.execute(sql, parameters)
-            names = tuple(column[0] for column in found.description or ())
-            return names, [budget.take(row) for row in found]
+            cursor = self._db.execute(sql, parameters)
+            names = tuple(column[0] for column in cursor.description or ())
+            return names, [budget.charge(row) for row in cursor]
 
     @property
     def spec(self) -> dict[str, Any]:
         """The experiment as it was run."""
-        with telling(f"dir={self.folder}"):
+        with store_errors(f"dir={self.folder}"):
             return object_of("meta.spec", self._meta("spec") or "{}")
 
     @property
     def cells(self) -> int | None:
-        """How many cells the experiment has; None if the store was not told."""
-        told = self._meta("cells")
-        return None if told is None or not re.fullmatch("[0-9]{1,18}", told) else int(told)
+        """How many cells the experiment has; None if that is not stored."""
+        number = self._meta("cells")
+        return None if number is None or not re.fullmatch("[0-9]{1,18}", number) else int(number)
 
     def _meta(self, key: str) -> str | None:
         rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
@@ -263,7 +263,7 @@ class Store:
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         known = dict(self._provenances)
-        with telling(f"out={self.folder}"), transaction(self._db):
+        with store_errors(f"out={self.folder}"), transaction(self._db):
             for position, item in items:
                 self._insert(position, item, now, known)
         self._provenances = known  # only now: a failed transaction took its provenance with it
@@ -273,12 +273,12 @@ class Store:
     ) -> None:
         settings = _json(item.settings)
         if isinstance(item, CellResult):
-            found: tuple[str | None, ...] = ("done", settings, _json(item.outcome), None, None)
+            columns: tuple[str | None, ...] = ("done", settings, _json(item.outcome), None, None)
         else:
-            found = ("failed", settings, None, _as_text(item.error), _as_text(item.traceback))
+            columns = ("failed", settings, None, _as_text(item.error), _as_text(item.traceback))
         provenance = _put_provenance(self._db, to_dict(item.provenance), known)
         times = (float(item.seconds), item.provenance.get("started"), now)
-        self._db.execute(_INSERT, (item.cell, position, item.kind, *found, *times, provenance))
+        self._db.execute(_INSERT, (item.cell, position, item.kind, *columns, *times, provenance))
 
     def finished(self) -> set[str]:
         """Ids of the cells that are done."""
@@ -349,7 +349,7 @@ def _check_same(
         StoreError: it is not, or ``resume`` is False.
     """
     row = db.execute("SELECT value FROM meta WHERE key = 'spec'").fetchone()
-    if row is None or _spanned(object_of("meta.spec", row[0])) != _spanned(
+    if row is None or _without_texts(object_of("meta.spec", row[0])) != _without_texts(
         json.loads(json.dumps(spec))
     ):
         raise StoreError(
@@ -361,7 +361,7 @@ def _check_same(
         )
 
 
-def _spanned(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _without_texts(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What decides a spec's cells: all but its texts."""
     return {k: v for k, v in spec.items() if k not in ("title", "story")}
 

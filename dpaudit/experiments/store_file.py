@@ -48,19 +48,19 @@ __all__ = [
     "Lock",
     "Provenances",
     "acquire",
-    "as_written",
     "bytes_of",
     "check_unchanged",
     "create_tables",
     "holds_store",
     "is_running",
+    "lift_limits",
     "object_of",
+    "open_reader",
+    "open_writer",
     "read_rows",
-    "reading",
-    "telling",
+    "reading_errors",
+    "store_errors",
     "transaction",
-    "trust",
-    "writing",
 ]
 
 T = TypeVar("T")
@@ -133,9 +133,9 @@ def holds_store(db: sqlite3.Connection, *, where: str) -> bool:
         return False
     if (application, version) != (APPLICATION_ID, VERSION):
         ours = application == APPLICATION_ID
-        what = f"of version {version}" if ours else "another application's database"
+        kind = f"of version {version}" if ours else "another application's database"
         raise StoreError(
-            f"{where}: {FILE} is {what}, and this dpaudit reads stores of version {VERSION} only; "
+            f"{where}: {FILE} is {kind}, and this dpaudit reads stores of version {VERSION} only; "
             "start a new run in another folder"
         )
     return True
@@ -160,13 +160,13 @@ def check_tables(db: sqlite3.Connection, *, where: str) -> None:
     for statement in _TABLES:
         if not statement.startswith("CREATE TABLE"):
             continue
-        table, wanted = statement.split()[2], set(_COLUMN.findall(statement))
+        table, required = statement.split()[2], set(_COLUMN.findall(statement))
         columns = plain_columns(db, table)
         if columns is None:
             raise StoreError(
                 f"{where}: {table} is not a plain table; it is not read: restore {FILE}"
             )
-        if missing := wanted - set(columns):
+        if missing := required - set(columns):
             raise StoreError(f"{where}: {table} has no column {min(missing)}; restore {FILE}")
 
 
@@ -180,8 +180,8 @@ def check_unchanged(db: sqlite3.Connection, *, where: str) -> None:
     """
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as ours:
         create_tables(ours)
-        wanted = _objects(ours)
-    odd = _objects(db) ^ wanted
+        expected = _objects(ours)
+    odd = _objects(db) ^ expected
     if odd:
         kind, name = min(odd)[:2]
         raise StoreError(
@@ -234,7 +234,7 @@ _TRIES = 20
 
 
 @contextlib.contextmanager
-def telling(where: str) -> Iterator[None]:
+def store_errors(where: str) -> Iterator[None]:
     """SQLite's errors as a :class:`StoreError` with a fix; ``where`` is ``out=…`` or ``dir=…``."""
     try:
         yield
@@ -267,7 +267,7 @@ def telling(where: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def as_written(*folders: Path) -> Iterator[None]:
+def reading_errors(*folders: Path) -> Iterator[None]:
     """What the code that shows stores of these folders raises, as a :class:`StoreError`."""
     try:
         yield
@@ -302,7 +302,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def writing(path: Path) -> sqlite3.Connection:
+def open_writer(path: Path) -> sqlite3.Connection:
     """A connection that writes; the file is made if need be, never through a link.
 
     Raises:
@@ -320,24 +320,24 @@ def writing(path: Path) -> sqlite3.Connection:
     return db
 
 
-def trust(db: sqlite3.Connection) -> None:
+def lift_limits(db: sqlite3.Connection) -> None:
     """Lift the limits of a connection that writes, once its tables and triggers are known."""
     db.set_progress_handler(None, 0)
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
 
 
-def reading(path: Path, *, where: str) -> sqlite3.Connection:
+def open_reader(path: Path, *, where: str) -> sqlite3.Connection:
     """A connection that only reads.
 
     Works while a runner writes, and where neither file nor folder can be written. The file is not
     trusted: only plain tables are read, and queries end (:mod:`dpaudit.results.sqlite`).
 
     Raises:
-        StoreError: it is no store, or of another version.
-        RefusedError: it is no plain file, or none of SQLite's.
+        StoreError: not a store, or one of another version.
+        RefusedError: not a plain file, or not one of SQLite's.
     """
     header(path, follow=False)
-    db = _opened(path)
+    db = _open_untrusted(path)
     try:
         check_pages(db)
         if not holds_store(db, where=where):
@@ -351,7 +351,7 @@ def reading(path: Path, *, where: str) -> sqlite3.Connection:
     return db
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_untrusted(path: Path) -> sqlite3.Connection:
     address = path.resolve().as_uri()
     db = sqlite3.connect(f"{address}?mode=rw", uri=True, isolation_level=None, timeout=_WAIT)
     try:
@@ -381,10 +381,10 @@ def _opened(path: Path) -> sqlite3.Connection:
                 shutil.copyfile(file, Path(folder) / file.name)
             if path.stat().st_mtime_ns == before.st_mtime_ns:
                 break
-        return _in_memory(sqlite3.connect(Path(folder) / path.name, isolation_level=None))
+        return _copy_in_memory(sqlite3.connect(Path(folder) / path.name, isolation_level=None))
 
 
-def _in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
+def _copy_in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
     """A copy of ``db``, which is closed."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
     with contextlib.closing(db):
@@ -395,7 +395,7 @@ def _in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
 
 def bytes_of(db: sqlite3.Connection) -> int:
     """The size of a database, on disk or in memory."""
-    (pages,), (size,) = (db.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
+    (pages,), (size,) = (db.execute(f"PRAGMA page_{name}").fetchone() for name in ("count", "size"))
     return int(pages * size)
 
 
@@ -409,7 +409,7 @@ class Budget:
     def __init__(self, size: int) -> None:
         self._left = _FACTOR * size + _SLACK
 
-    def take(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def charge(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """``row``, which counts at least four bytes.
 
         Raises:
@@ -442,36 +442,36 @@ class Provenances:
         """That of one attempt, with its own start in its place.
 
         Raises:
-            RefusedError: there is none, it is no JSON object, its versions are no object of texts,
-                or it is larger than any that dpaudit writes.
+            RefusedError: there is none, it is not a JSON object, its versions are not an object of
+                texts, or it is larger than any that dpaudit writes.
         """
         text = self._texts.get(number)
         if number not in self._read:
-            found = object_of("provenance", text)
-            convert_value(found, _Facts, words=False)
-            if len(found) > _MOST_FACTS:
+            provenance = object_of("provenance", text)
+            convert_value(provenance, _Facts, words=False)
+            if len(provenance) > _MOST_FACTS:
                 raise RefusedError(f"provenance has more than {_MOST_FACTS} keys")
-            self._read[number] = found
-        self._budget.take((text,))
-        found = self._read[number]
-        return {**found, "started": started} if "started" in found else dict(found)
+            self._read[number] = provenance
+        self._budget.charge((text,))
+        provenance = self._read[number]
+        return {**provenance, "started": started} if "started" in provenance else dict(provenance)
 
 
 def object_of(name: str, text: object) -> dict[str, Any]:
     """The JSON object in a column.
 
     Raises:
-        RefusedError: it is none; the message begins with ``name``.
+        RefusedError: not a JSON object; the message begins with ``name``.
     """
     if not isinstance(text, str):
         raise RefusedError(f"{name}={shown(text)} is not JSON text")
     try:
-        found = read_json(text)
+        value = read_json(text)
     except RefusedError as error:
         raise RefusedError(f"{name}: {error}") from error
-    if not isinstance(found, dict):
-        raise RefusedError(f"{name}={shown(found)} is not a JSON object")
-    return found
+    if not isinstance(value, dict):
+        raise RefusedError(f"{name}={shown(value)} is not a JSON object")
+    return value
 
 
 def read_rows(
@@ -489,7 +489,7 @@ def read_rows(
         RefusedError: a value is not of its field's type, or infinite; the message says which.
     """
     objects = _json_fields(cls)  # type: ignore[arg-type]  # mypy: no class is hashable
-    found = []
+    records = []
     for row in rows:
         values = dict(zip(names, row, strict=True))
         for name, value in values.items():
@@ -500,8 +500,8 @@ def read_rows(
                 values[name] = provenances.at(values[name], values["started"])
             elif values[name] is not None:
                 values[name] = object_of(name, values[name])
-        found.append(values)
-    return convert_value(found, list[cls], words=False)  # type: ignore[valid-type]
+        records.append(values)
+    return convert_value(records, list[cls], words=False)  # type: ignore[valid-type]
 
 
 @functools.cache

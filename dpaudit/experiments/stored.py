@@ -20,10 +20,10 @@ from dpaudit.experiments.store import (
     FILE,
     Progress,
     Store,
-    as_written,
     invocations,
     is_running,
     progress,
+    reading_errors,
 )
 from dpaudit.experiments.table import make_result
 from dpaudit.results.files import write_file
@@ -39,11 +39,11 @@ __all__ = [
     "Overview",
     "check_target",
     "flat_rows",
-    "look_at",
     "open_run",
     "overviews",
+    "read_overview",
     "result_of",
-    "typed",
+    "typed_columns",
     "write_csv",
 ]
 
@@ -64,8 +64,8 @@ class OpenRun:
     failures: Sequence[CellFailure]
 
     def columns(self) -> Columns:
-        """The rows of the document, flat, as typed columns (:func:`typed`)."""
-        return typed(flat_rows(self.result))
+        """The rows of the document, flat, as typed columns (:func:`typed_columns`)."""
+        return typed_columns(flat_rows(self.result))
 
     def frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame, one per arm and attack, or per row of the measured table.
@@ -111,7 +111,7 @@ def result_of(
     Raises:
         StoreError: the store holds what dpaudit does not write.
     """
-    with as_written(store.folder):
+    with reading_errors(store.folder):
         spec = store.spec
         if spec.get("measure", "attack") not in registry.plugins("measures"):
             raise ValueError(f"measure={shown(spec['measure'])} is not known")
@@ -125,16 +125,18 @@ def result_of(
 
 
 def _command_of(store: Store) -> str:
-    """The command that began the run, as far as the store was told."""
-    told = [i.command for i in invocations(store) if i.command]
-    return told[0] if told else f"dpaudit run {shlex.quote(str(store.spec.get('name', '')))}"
+    """The command that started the run, if it is stored."""
+    commands = [i.command for i in invocations(store) if i.command]
+    return (
+        commands[0] if commands else f"dpaudit run {shlex.quote(str(store.spec.get('name', '')))}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """A run's overview; ``problem`` is why a store cannot be read (then nothing else is known).
 
-    ``cells`` is how many it will have (None if the store was not told), ``seconds`` what all
+    ``cells`` is how many it will have (None if that is not stored), ``seconds`` what all
     attempts took together, ``started`` and ``last`` are UTC; ``running`` whether a process on this
     machine has it open now.
     """
@@ -162,10 +164,10 @@ def overviews(folder: Path) -> list[Overview]:
     if not folder.is_dir():
         raise UsageError(f"dir={folder}: no such folder; name one, e.g. dpaudit runs list .")
     places = sorted(Path(place) for place, _, files in os.walk(folder) if FILE in files)
-    return [look_at(place) for place in places]
+    return [read_overview(place) for place in places]
 
 
-def look_at(folder: Path) -> Overview:
+def read_overview(folder: Path) -> Overview:
     """One run."""
     try:
         with Store.read(folder) as store:
@@ -196,23 +198,23 @@ def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     ``details``, which are for figures, are left out.
     """
     if document["kind"] != "experiment":
-        return [_flat(row) for row in document["rows"]]
-    found = []
+        return [_flatten(row) for row in document["rows"]]
+    flat = []
     for row in document["rows"]:
         own = {k: v for k, v in row.items() if k not in ("settings", "attacks")}
-        arm = _flat({**row.get("settings", {}), **own})
+        arm = _flatten({**row.get("settings", {}), **own})
         attacks = [{k: v for k, v in a.items() if k != "details"} for a in row["attacks"]]
-        found += [{**arm, **_flat(attack)} for attack in attacks] or [arm]
-    return found
+        flat += [{**arm, **_flatten(attack)} for attack in attacks] or [arm]
+    return flat
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
             ends = name == "interval" and "success" in row
             under = "success" if ends else name
-            for key, inner in _flat(value).items():
+            for key, inner in _flatten(value).items():
                 if not ends or key in ("low", "high"):
                     flat[under if key == "value" else f"{under}_{key}"] = inner
         elif isinstance(value, (list, tuple)):
@@ -222,7 +224,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def typed(rows: Sequence[Mapping[str, Any]]) -> Columns:
+def typed_columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
     """Rows as columns of one type each: bool, int, float or str; None for no value.
 
     The words that stand for them in JSON become infinities and NaN in columns of numbers.

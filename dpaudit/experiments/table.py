@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.codec import convert_value
-from dpaudit.experiments.measure import gathered, plugin_options, summary
+from dpaudit.experiments.measure import gather_rows, plugin_options, summary
 from dpaudit.experiments.published import LEVEL, beside_published
 from dpaudit.experiments.results import (
     Arm,
@@ -42,7 +42,7 @@ def make_result(
     Raises:
         RefusedError: columns, figures or what the cells hold is not as dpaudit writes it.
     """
-    told: dict[str, Any] = {
+    common: dict[str, Any] = {
         "name": spec["name"],
         "title": spec["title"],
         "story": spec["story"],
@@ -52,12 +52,12 @@ def make_result(
         "failures": tuple(failures),
     }
     if not spec["columns"]:
-        return ExperimentResult(**told, rows=convert_value(_arm_rows(results), tuple[Arm, ...]))
-    measured = gathered(spec["measure"], [_row(r) for r in results if r.kind != "audit"])
-    rows = tuple(_beside_published(spec["published"], row) for row in measured)
+        return ExperimentResult(**common, rows=convert_value(_arm_rows(results), tuple[Arm, ...]))
+    measured = gather_rows(spec["measure"], [_row(r) for r in results if r.kind != "audit"])
+    rows = tuple(_compare_published(spec["published"], row) for row in measured)
     misses = tuple(row for row in rows if row.get("agrees") is False)
     return MeasurementsResult(
-        **told,
+        **common,
         columns=convert_value(spec["columns"], tuple[Column, ...]),
         figures=convert_value(spec["figures"], tuple[Figure, ...]),
         rows=rows,
@@ -96,7 +96,7 @@ def _row(result: CellResult) -> dict[str, Any]:
     return row
 
 
-def _beside_published(published: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+def _compare_published(published: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     if not published:
         return dict(row)
     theirs, fits = beside_published(published, row)
@@ -180,7 +180,7 @@ def _arm_row(result: CellResult) -> dict[str, Any]:
             "delta": settings["delta"],
             "sigma": outcome["sigma"],
             **{k: v for k, v in outcome.get("key", {}).items() if k != "fingerprint"},
-            **_options(settings, taken=("epsilon", "delta", "sigma", "beta", "gamma")),
+            **_options(settings, reserved=("epsilon", "delta", "sigma", "beta", "gamma")),
         },
         "audit": None,
         "attacks": [],
@@ -191,15 +191,15 @@ def _arm_row(result: CellResult) -> dict[str, Any]:
     }
 
 
-def _options(settings: Mapping[str, Any], *, taken: Sequence[str]) -> dict[str, Any]:
+def _options(settings: Mapping[str, Any], *, reserved: Sequence[str]) -> dict[str, Any]:
     """The host, and the options of the source and the mitigation: they tell arms apart.
 
-    An option whose name is ``taken``, or another's, has its plug-in's kind before it.
+    An option whose name is ``reserved``, or another's, has its plug-in's kind before it.
     """
     host = Reference(settings["host"]["name"], plugin_options(settings["host"]))
-    found: dict[str, Any] = {"host": str(host)}
+    options: dict[str, Any] = {"host": str(host)}
     for kind in ("source", "mitigation"):
         for option, value in plugin_options(settings[kind]).items():
-            clash = option in found or option in taken
-            found[f"{kind} {option}" if clash else option] = value
-    return found
+            clash = option in options or option in reserved
+            options[f"{kind} {option}" if clash else option] = value
+    return options

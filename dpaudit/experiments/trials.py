@@ -47,7 +47,7 @@ def batches(arm: Arm, *, trials: int, keys: int = 1) -> Iterator[Batch]:
     """All rounds of a cell, in batches that fit in memory; the key changes ``keys`` − 1 times."""
     limit = max(1, _BATCH_BYTES // (16 * arm.host.dim))
     for index, total in enumerate(share(trials, keys)):
-        renewed = arm.renewed(index)
+        renewed = arm.with_key(index)
         for start in range(0, total, limit):
             n = min(limit, total - start)
             stream = arm.stream.child("key", index, "batch", start)

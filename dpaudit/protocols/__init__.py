@@ -1,7 +1,7 @@
 """The Protocols of plug-ins, one theme per file: nothing to inherit, nothing to register.
 
 A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation*
-stands between a source and a release, an *attack* plays one of ten games against releases
+stands between a source and a release, an *attack* scores hypotheses about a release
 (``dpaudit.protocols.attacks``), a *closed sampler* is third-party noise, a *test* maps its blocks
 to evidence. ``dpaudit.testing`` has a conformance
 check for most.
@@ -12,16 +12,18 @@ from __future__ import annotations
 from dpaudit.protocols.attacks import (
     GAMES,
     Attack,
-    BatchAttack,
-    CensusAttack,
+    Canaries,
+    CountShifts,
     Game,
     GameAttack,
-    IdentificationAttack,
+    InBatch,
+    KnownBatch,
     LearningAttack,
-    MembershipAttack,
+    MissingRecord,
     ProbingAttack,
     ReconstructionAttack,
-    SupportAttack,
+    UnitSupport,
+    plays,
 )
 from dpaudit.protocols.noise import (
     Array,
@@ -58,22 +60,23 @@ __all__ = [
     "GAMES",
     "Array",
     "Attack",
-    "BatchAttack",
     "BatchCoins",
     "BatchDraw",
     "Block",
-    "CensusAttack",
+    "Canaries",
     "ClosedSampler",
+    "CountShifts",
     "DType",
     "DatasetMechanism",
     "Game",
     "GameAttack",
     "Host",
-    "IdentificationAttack",
+    "InBatch",
+    "KnownBatch",
     "LearningAttack",
     "LocalMechanism",
     "Mechanism",
-    "MembershipAttack",
+    "MissingRecord",
     "Mitigation",
     "NoiseSource",
     "OpenMechanism",
@@ -89,8 +92,9 @@ __all__ = [
     "StartedSampler",
     "Stream",
     "SubmissionPolicy",
-    "SupportAttack",
     "Test",
     "TimedMechanism",
+    "UnitSupport",
     "ValueSampler",
+    "plays",
 ]

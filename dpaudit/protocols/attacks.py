@@ -1,9 +1,15 @@
-"""Attacks: ``dpaudit.attacks``. Each game with its Protocol, and what is seen and said."""
+"""Attacks: ``dpaudit.attacks``. What an attacker sees, which hypotheses it scores, and the games.
+
+Most attacks score hypotheses (:class:`Attack`). Apart from them stand those that first learn from
+labelled releases, that choose the neighbours, that find counts without a list of candidates, and
+that play a game with a whole population.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -14,145 +20,132 @@ if TYPE_CHECKING:
     from dpaudit.protocols.noise import Array, Stream
 
 __all__ = [
-    "BATCH",
-    "CENSUS",
     "GAMES",
-    "IDENTIFICATION",
-    "LEARNING",
-    "MEMBERSHIP",
-    "POPULATION",
-    "PROBING",
-    "RECONSTRUCTION",
-    "SCORING",
-    "SUPPORT",
     "Attack",
-    "BatchAttack",
-    "CensusAttack",
+    "Canaries",
+    "CountShifts",
     "Game",
     "GameAttack",
-    "IdentificationAttack",
+    "InBatch",
+    "KnownBatch",
     "LearningAttack",
-    "MembershipAttack",
+    "MissingRecord",
     "ProbingAttack",
     "ReconstructionAttack",
-    "SupportAttack",
+    "UnitSupport",
+    "plays",
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Game:
-    """One game between an attacker and a mechanism; ``dpaudit list attacks`` prints it.
+@runtime_checkable
+class Attack(Protocol):
+    """Scores hypotheses about what it sees: a larger score is likelier, −∞ is impossible.
 
-    An attack names its games in the class attribute ``games``, and what it holds beyond what the
-    game gives it (a key, a file) in ``holds``.
+    The class attribute ``games`` names in :data:`GAMES` what is seen and what the hypotheses are:
+    an array of candidates, or one of the small classes of this module, which stand for many
+    hypotheses without a row for each. An attack may have two more methods:
+
+    - ``evidence(releases, candidates, truth)``: JSON-ready data for a figure of how it sees these
+      releases;
+    - ``settled(*releases)``, if it must look at several releases first: an attack that no longer
+      does. It is called before anything is counted.
     """
 
-    name: str
-    protocol: type
-    """The Protocol of an attack that plays it."""
-    sees: str
-    says: str
-    success: str
-    """What counts as success."""
-    knows: str
-    """What the attacker knows about the values or the data."""
-    releases: str
-    """How many releases it needs."""
-    labels: bool
-    """Whether it needs releases labelled with the value they were made from."""
-    used_by: tuple[str, ...]
-    """Commands that play it."""
+    def score(self, seen: Any, hypotheses: Any, /) -> Array:
+        """Scores, arrays or tensors as the releases are.
 
+        Of ``scoring``: (t, m) from releases (t, d) and candidates, (m, d) or (t, m, d). The classes
+        of other hypotheses say their shapes.
 
-@runtime_checkable
-class BatchAttack(Protocol):
-    """Names the records of the batch after a release."""
-
-    def next_batches(
-        self, sums: Array, *, records: int
-    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Who of ``records`` is in the batch after each noisy sum (t, d): (t, records).
-
-        And whether that is known, (t,); where it is not, nobody is named.
+        Raises:
+            UsageError: shapes that do not fit, or numbers that are not finite.
         """
 
 
-BATCH = Game(
-    name="batch",
-    protocol=BatchAttack,
-    sees="the noisy sum of a DP-SGD step, or the weights before and after it",
-    says="which records are in the next step's batch",
-    success="these and no others are",
-    knows="the number of records, the rate and the network's last layer; nothing of the gradients",
-    releases="1 per batch",
-    labels=False,
-    used_by=("dpaudit run",),
-)
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitSupport:
+    """Each unit (coordinate, pair) of a release came from ``value`` (k,), for exact statements.
+
+    Scores (t, u) of releases (t, k): 0 where that is possible, −∞ where it is not, by exact
+    arithmetic or replay. One −∞ rules the value out. All are 0 at the value that a release was made
+    from, if the mechanism is the one that the attack is for. Each row is judged by itself, so
+    independent releases give independent events.
+    """
+
+    value: npt.NDArray[np.float64]
 
 
-@runtime_checkable
-class CensusAttack(Protocol):
-    """Weighs true counts of a geography by what is published of it, its siblings and parents."""
+@dataclass(frozen=True, slots=True, eq=False)
+class MissingRecord:
+    """One record of bin j is missing from ``histogram`` (d,), for each of d bins.
 
-    def weigh(
-        self,
-        sights: Sequence[Any],
-        change: npt.NDArray[np.int64],
-        steps: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.float64]:
-        """Scores (m,) of "the target's counts are what is known plus step × ``change``".
+    Scores (t, d) of releases (t, d); with ``none`` one more column, the last: none is missing.
+    """
 
-        ``sights`` are :class:`~dpaudit_deployments.topdown.planted.Sight`; higher is likelier.
-        """
+    histogram: Array
+    none: bool = False
 
 
-CENSUS = Game(
-    name="census",
-    protocol=CensusAttack,
-    sees="the noisy measurements of a hierarchy of geographies, or only the tables made from them",
-    says="a score for each of several true tables of one geography",
-    success="the true one has the highest score",
-    knows="all counts but those in question",
-    releases="1",
-    labels=False,
-    used_by=("dpaudit run",),
-)
+@dataclass(frozen=True, slots=True, eq=False)
+class CountShifts:
+    """The true counts are the known ones plus step × ``change`` (cells,), for ``steps`` (m,).
+
+    Scores (m,), from :class:`~dpaudit_deployments.topdown.planted.Sight`, one per level.
+    """
+
+    change: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
 
 
-@runtime_checkable
-class IdentificationAttack(Protocol):
-    """Ranks all d bins of a histogram at once by how likely one record is missing from each."""
+@dataclass(frozen=True, eq=False)
+class Canaries:
+    """Each of K records is in the training set or is not; ``gradients`` (K, d), clipped, at a step.
 
-    def scores(
-        self, releases: torch.Tensor, base: torch.Tensor, *, include_none: bool = False
-    ) -> torch.Tensor:
-        """Scores (t, d) of "a record of bin j is missing" for ``releases`` (t, d).
+    Scores (laws, 2, K): log-likelihoods under each law of the noise if canary j is no member, and
+    if it is. Add them up over the steps of a run; the attack's ``log_odds`` turns the sum into the
+    scores (K,) of membership. What is seen of a step is the release less the gradients of the
+    batch's other records (d,), or a :class:`KnownBatch`.
+    """
 
-        ``base`` (d,) is the full histogram; ``include_none`` adds a column for "none is".
-        """
+    gradients: torch.Tensor
 
-    def posterior(
-        self,
-        releases: torch.Tensor,
-        base: torch.Tensor,
-        *,
-        include_none: bool = False,
-        prior: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Probability of each bin (d,), from all ``releases`` (t, d) of one query result."""
+    @cached_property
+    def wide(self) -> torch.Tensor:
+        """The gradients in float64."""
+        return self.gradients.double()
+
+    @cached_property
+    def gram(self) -> torch.Tensor:
+        """Their inner products (K, K), summed in the format they came in; O(K²·d)."""
+        return (self.gradients @ self.gradients.T).double()
+
+    @property
+    def square(self) -> torch.Tensor:
+        """Squared norms (K,)."""
+        return self.gram.diagonal()
 
 
-IDENTIFICATION = Game(
-    name="identification",
-    protocol=IdentificationAttack,
-    sees="releases of a histogram that lacks one record",
-    says="a score for each bin",
-    success="the bin of the missing record has the highest score",
-    knows="all records but one",
-    releases="1 or more of one query",
-    labels=False,
-    used_by=("dpaudit run",),
-)
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownBatch:
+    """A step seen by someone who knows the batch, but for the canary in question.
+
+    ``residual`` (d,) is the release less the batch's sum; ``present`` (K,) marks the canaries that
+    are in the batch.
+    """
+
+    residual: torch.Tensor
+    present: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class InBatch:
+    """Record i of ``records`` is in the batch after each noisy sum (t, d), or is not.
+
+    Scores (t, records), log-likelihood ratios: ∞ for in, −∞ for not in, 0 where the attack does not
+    know.
+    """
+
+    records: int
 
 
 @runtime_checkable
@@ -178,99 +171,12 @@ class LearningAttack(Protocol):
         """
 
 
-LEARNING = Game(
-    name="learning",
-    protocol=LearningAttack,
-    sees="releases at two neighbouring values, and which is from which",
-    says="a statistic of other releases",
-    success="it is larger for releases at the second value, "
-    "counted on releases that it has not seen",
-    knows="both neighbours",
-    releases="many at each neighbour",
-    labels=True,
-    used_by=("dpaudit mechanism --attack",),
-)
-
-
-@runtime_checkable
-class MembershipAttack(Protocol):
-    """Accumulates evidence about K canaries over the steps of a training run."""
-
-    def look(self, gradients: torch.Tensor) -> Any:
-        """What the other methods need of the canaries' clipped ``gradients`` (K, d) at one step."""
-
-    def informed(
-        self, residual: torch.Tensor, gradients: Any, present: torch.Tensor
-    ) -> torch.Tensor:
-        """One step's evidence, for an attacker who knows which other canaries are in the batch.
-
-        ``residual`` (d,) is the release less the batch's sum, ``present`` (K,) says which canaries
-        are in it.
-        """
-
-    def blind(self, rest: torch.Tensor, gradients: Any) -> torch.Tensor:
-        """The same for an attacker who knows of no canary.
-
-        ``rest`` (d,) is the release less the batch's other records.
-        """
-
-    def score(self, evidence: torch.Tensor) -> torch.Tensor:
-        """Scores of the canaries (K,), higher for likelier members, from the summed evidence."""
-
-
-MEMBERSHIP = Game(
-    name="membership",
-    protocol=MembershipAttack,
-    sees="every noisy sum of gradients of a DP-SGD run",
-    says="a score for each record in question",
-    success="members have higher scores than others",
-    knows="all records but those in question",
-    releases="every step of a run",
-    labels=False,
-    used_by=("dpaudit run",),
-)
-
-
-@runtime_checkable
-class GameAttack(Protocol):
-    """Plays a local-DP game: people submit privatised data, the adversary sees only that."""
-
-    def play(self, users: int, *, stream: Stream) -> Mapping[str, Any]:
-        """Play with ``users`` people; JSON-ready results. The same stream gives the same game."""
-
-
-POPULATION = Game(
-    name="population",
-    protocol=GameAttack,
-    sees="what each person's device submits under local differential privacy",
-    says="a guess about each person, with its probability",
-    success="the guess is right",
-    knows="the mechanism; of the person nothing",
-    releases="each person's submissions",
-    labels=False,
-    used_by=("dpaudit run",),
-)
-
-
 @runtime_checkable
 class ProbingAttack(Protocol):
     """Brings the neighbours itself: pairs that a mechanism may fail to hide from each other."""
 
     def pairs(self) -> Sequence[tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
-        """Pairs of neighbouring values (m,) with a few words on what each probes."""
-
-
-PROBING = Game(
-    name="probing",
-    protocol=ProbingAttack,
-    sees="nothing: it chooses the neighbouring values",
-    says="pairs of values",
-    success="releases at a pair are further apart than the mechanism claims",
-    knows="bounds and size of the data",
-    releases="none",
-    labels=False,
-    used_by=("dpaudit mechanism --attack",),
-)
+        """Pairs of neighbouring values (m,), each with a short description of what it probes."""
 
 
 @runtime_checkable
@@ -293,92 +199,149 @@ class ReconstructionAttack(Protocol):
         """
 
 
-RECONSTRUCTION = Game(
-    name="reconstruction",
-    protocol=ReconstructionAttack,
-    sees="releases of a histogram with m unknown counts",
-    says="the m counts, and whether it is sure",
-    success="all m counts are right",
-    knows="all counts but m",
-    releases="1 or more of one query",
-    labels=False,
-    used_by=("dpaudit run",),
-)
-
-
 @runtime_checkable
-class Attack(Protocol):
-    """Maps releases and candidates to scores, arrays or tensors."""
+class GameAttack(Protocol):
+    """Plays a local-DP game: people submit privatised data, the adversary sees only that."""
 
-    def score(self, releases: Array, candidates: Array) -> Array:
-        """Scores (t, m) for ``releases`` (t, d), higher is likelier.
-
-        ``candidates`` has shape (t, m, d) or (m, d).
-        """
-
-    def evidence(self, releases: Array, candidates: Array, truth: Array) -> Mapping[str, Any]:
-        """JSON-ready data for a figure of how the attack sees these releases; may be empty."""
+    def play(self, users: int, *, stream: Stream) -> Mapping[str, Any]:
+        """Play with ``users`` people; JSON-ready results. The same stream gives the same game."""
 
 
-SCORING = Game(
-    name="scoring",
-    protocol=Attack,
-    sees="one release, and the query results that it may be of",
-    says="a score for each candidate",
-    success="the right candidate has the highest score",
-    knows="candidate values",
-    releases="1",
-    labels=False,
-    used_by=("dpaudit attack", "dpaudit run"),
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Game:
+    """One game between an attacker and a mechanism; ``dpaudit list attacks`` prints it.
+
+    An attack names its games in the class attribute ``games``, and what it holds beyond what the
+    game gives it (a key, a file) in ``holds``.
+    """
+
+    name: str
+    protocol: type = Attack
+    """The Protocol of an attack that plays it."""
+    hypotheses: type | None = None
+    """What an :class:`Attack` scores; None for an array of candidates."""
+    sees: str
+    returns: str
+    success: str
+    """What counts as success."""
+    knows: str
+    """What the attacker knows about the values or the data."""
+    releases: str = "1"
+    """How many releases it needs."""
+    labels: bool = False
+    """Whether it needs releases labelled with the value they were made from."""
+    used_by: tuple[str, ...] = ("dpaudit run",)
+    """Commands that play it."""
 
 
-@runtime_checkable
-class SupportAttack(Protocol):
-    """Says which values cannot have led to a release, by exact arithmetic or replay."""
-
-    def feasible(
-        self, releases: npt.NDArray[np.float64], value: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.bool_]:
-        """Whether each unit (coordinate, pair) of a release can have come from ``value``.
-
-        Shapes: ``releases`` (t, k), ``value`` (k,), result (t, u). One False rules the value out.
-        All True at the value that a release was made from, if the mechanism is the one that the
-        attack is for. Each row is judged by itself, so independent releases give independent
-        events. An attack that must look at several releases first offers ``settled(*releases)``,
-        which returns one that no longer does; it is called before anything is counted.
-
-        Raises:
-            UsageError: wrong shapes, or numbers that are not finite.
-        """
-
-
-SUPPORT = Game(
-    name="support",
-    protocol=SupportAttack,
-    sees="one release with all its bits, and a value that it may be of",
-    says="that the value is possible, or ruled out",
-    success="a wrong value is ruled out; the right one never may be",
-    knows="a guess of the value",
-    releases="1",
-    labels=False,
-    used_by=("dpaudit mechanism --attack",),
-)
-
+_ON_MECHANISMS = ("dpaudit mechanism --attack",)
 
 GAMES = {
     game.name: game
     for game in (
-        SUPPORT,
-        LEARNING,
-        PROBING,
-        SCORING,
-        IDENTIFICATION,
-        RECONSTRUCTION,
-        MEMBERSHIP,
-        POPULATION,
-        BATCH,
-        CENSUS,
+        Game(
+            name="support",
+            hypotheses=UnitSupport,
+            sees="one release with all its bits, and a value that it may be of",
+            returns="for each unit of the release, whether it can come from that value",
+            success="a wrong value is ruled out; the right one never may be",
+            knows="a guess of the value",
+            used_by=_ON_MECHANISMS,
+        ),
+        Game(
+            name="learning",
+            protocol=LearningAttack,
+            sees="releases at two neighbouring values, and which is from which",
+            returns="a statistic of other releases",
+            success="it is larger for releases at the second value, "
+            "counted on releases that it was not given",
+            knows="both neighbours",
+            releases="many at each neighbour",
+            labels=True,
+            used_by=_ON_MECHANISMS,
+        ),
+        Game(
+            name="probing",
+            protocol=ProbingAttack,
+            sees="nothing: it chooses the neighbouring values",
+            returns="pairs of values",
+            success="releases at a pair are further apart than the mechanism claims",
+            knows="bounds and size of the data",
+            releases="none",
+            used_by=_ON_MECHANISMS,
+        ),
+        Game(
+            name="scoring",
+            sees="one release, and the query results that it may be of",
+            returns="a score for each candidate",
+            success="the right candidate has the highest score",
+            knows="candidate values",
+            used_by=("dpaudit attack", "dpaudit run"),
+        ),
+        Game(
+            name="identification",
+            hypotheses=MissingRecord,
+            sees="releases of a histogram that lacks one record",
+            returns="a score for each bin",
+            success="the bin of the missing record has the highest score",
+            knows="all records but one",
+            releases="1 or more of one query",
+        ),
+        Game(
+            name="reconstruction",
+            protocol=ReconstructionAttack,
+            sees="releases of a histogram with m unknown counts",
+            returns="the m counts, and whether to trust them",
+            success="all m counts are right",
+            knows="all counts but m",
+            releases="1 or more of one query",
+        ),
+        Game(
+            name="membership",
+            hypotheses=Canaries,
+            sees="every noisy sum of gradients of a DP-SGD run",
+            returns="a score for each record in question",
+            success="members have higher scores than others",
+            knows="all records but those in question",
+            releases="every step of a run",
+        ),
+        Game(
+            name="population",
+            protocol=GameAttack,
+            sees="what each person's device submits under local differential privacy",
+            returns="a guess about each person, with its probability",
+            success="the guess is right",
+            knows="the mechanism; of the person nothing",
+            releases="each person's submissions",
+        ),
+        Game(
+            name="batch",
+            hypotheses=InBatch,
+            sees="the noisy sum of a DP-SGD step, or the weights before and after it",
+            returns="which records are in the next step's batch",
+            success="these and no others are",
+            knows="the number of records, the rate and the network's last layer; "
+            "nothing of the gradients",
+            releases="1 per batch",
+        ),
+        Game(
+            name="census",
+            hypotheses=CountShifts,
+            sees="the noisy measurements of a hierarchy of geographies, "
+            "or only the tables made from them",
+            returns="a score for each of several true tables of one geography",
+            success="the true one has the highest score",
+            knows="all counts but those in question",
+        ),
     )
 }
 """All games by name."""
+
+
+def plays(attack: object, game: str) -> bool:
+    """Whether ``attack``, or a class of attacks, plays the ``game`` of scores with this name.
+
+    One that does not say its ``games`` scores candidates.
+    """
+    games = getattr(attack, "games", ("scoring",))
+    return callable(getattr(attack, "score", None)) and game in games

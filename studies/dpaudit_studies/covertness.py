@@ -79,7 +79,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     del arm
     case = cell.grid(CovertnessGrid).case
     release_arm = _arm(case, cell)
-    gamma = release_arm.held_key.gamma
+    gamma = release_arm.attacker_key.gamma
     read, honest, owner_beta = _owner(release_arm, case, cell.settings["trials"])
     smoothed = math.hypot(case.tau, case.weights * blur(case.dtype))
     expected = estimate(
@@ -178,8 +178,8 @@ def _owner(arm: Arm, case: Release, trials: int) -> tuple[dict[str, float], floa
     key, beta = None, 0.0
     for batch in tensor_batches(arm, trials=trials, keys=4):
         stream, sigma = batch.stream.child("release"), arm.sigma
-        if batch.arm.held_key is not key:
-            key = batch.arm.held_key
+        if batch.arm.attacker_key is not key:
+            key = batch.arm.attacker_key
             query = batch.query[torch.arange(_simulated(arm)) % len(batch.query)]
             own = released(query, batch.arm.source, case, sigma=sigma, stream=stream.child("own"))
             beta = blurred_beta((own - query).numpy(), key, sigma=sigma)
@@ -233,13 +233,13 @@ def _search(arm: Arm, case: Release) -> dict[str, Any]:
 def _specimens(arm: Arm, case: Release) -> Iterator[tuple[npt.NDArray[np.float64], PancakeKey]]:
     """What the search sees of each key."""
     for i in range(case.keys):
-        renewed = arm.renewed(i)
+        renewed = arm.with_key(i)
         stream = arm.stream.child("search", i)
         query = torch.zeros(case.rows, arm.host.dim, dtype=torch.float64)
         if case.searched == "query":
             query += torch.from_numpy(arm.host.neighbours(1, stream=stream.child("query"))[:, 0])
         y = released(query, renewed.source, case, sigma=arm.sigma, stream=stream.child("release"))
-        yield (y - query).numpy(), renewed.held_key
+        yield (y - query).numpy(), renewed.attacker_key
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -25,7 +25,7 @@ from dpaudit.experiments.trials import Batch, interval, tensor_batches
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.numeric.arrays import tensor
-from dpaudit.protocols import Attack, ProtocolMitigation
+from dpaudit.protocols import Attack, MissingRecord, ProtocolMitigation, plays
 from dpaudit.stats import clopper_pearson, holm
 from dpaudit_studies.keyless import recovered
 
@@ -77,10 +77,6 @@ class _Nearest:
         """Minus the squared distances, shape (t, m)."""
         return -(releases.unsqueeze(1) - candidates).square().sum(-1)
 
-    def evidence(self, *_: torch.Tensor) -> Mapping[str, Any]:
-        """Nothing beyond the scores."""
-        return {}
-
 
 class _Searcher:
     """Holds no key: in each call it searches what it knows for a direction, or else guesses."""
@@ -102,7 +98,7 @@ class _Searcher:
             known.numpy(),
             sigma=scale,
             stream=batch.stream.child("search"),
-            beta=self._arm.held_key.beta,
+            beta=self._arm.attacker_key.beta,
             block=int(self._options.get("block", 40)),
             seconds=float(self._options.get("seconds", 10)),
         )
@@ -137,7 +133,7 @@ class _WhichBin:
         if self._attack is None:
             scores = (base - release[lacking]) / self._sigma**2
         else:
-            scores = self._attack.scores(release[lacking], base)
+            scores = self._attack.score(release[lacking], MissingRecord(base))
         truth = (pairs[:, 0] - pairs[:, 1]).argmax(1)
         honest = torch.full(truth.shape, self._honest, dtype=torch.float64)
         return truth, (scores + self._prior).argmax(1), honest
@@ -180,11 +176,11 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
     own, _ = arm.mixed()
     if name == "nearest-peak" and own > 0:
         spaced: Attack = registry.load("attacks", name)(
-            key=arm.held_key, sigma=own, **plugin_options(table)
+            key=arm.attacker_key, sigma=own, **plugin_options(table)
         )
         return spaced
     scorer = arm.attack(table)
-    if not isinstance(scorer, Attack):
+    if not plays(scorer, "scoring"):
         raise SpecError(f"attack={name}: scores no candidates; take e.g. likelihood-ratio")
     return scorer
 
@@ -197,7 +193,7 @@ def _visible_pancake(arm: Arm) -> tuple[PancakeKey | None, float]:
     own, added = arm.mixed()
     if own == 0 or not isinstance(arm.source, Pancake):
         return None, arm.mitigation.scale(arm.sigma)
-    key = arm.held_key
+    key = arm.attacker_key
     if added == 0:
         return key, own
     sigma, beta, gamma = smoothed_pancake(added, sigma=own, beta=key.beta, gamma=key.gamma)

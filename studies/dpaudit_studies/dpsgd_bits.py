@@ -17,11 +17,12 @@ from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
+from dpaudit.protocols import UnitSupport
 from dpaudit.stats import epsilon_lower_bound
 from dpaudit.types import Reference
 
 if TYPE_CHECKING:
-    from dpaudit.protocols import SupportAttack
+    from dpaudit.protocols import Attack
     from dpaudit.queries.gradients.step import DpSgdStep
     from dpaudit.randomness import KeyedStream
 
@@ -49,10 +50,10 @@ class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
                 "pair-inversion replays one normal per coordinate; not secure_mode, not lr"
             )
 
-    def support(self, host: DpSgdStep) -> SupportAttack:
+    def support(self, host: DpSgdStep) -> Attack:
         """The attack, with what it must know of the release."""
         factory = registry.load("attacks", self.name)
-        attack: SupportAttack
+        attack: Attack
         if self.name == "reach":
             attack = factory(dtype="float32", divisor=float(host.divisor))
         else:
@@ -77,7 +78,7 @@ class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
         *,
         victim: DpSgdStep,
         attacker: DpSgdStep,
-        support: SupportAttack,
+        support: Attack,
         stream: KeyedStream,
     ) -> list[npt.NDArray[np.bool_]]:
         """Releases of ``batch``, and of each unit whether it can have come from each value."""
@@ -88,10 +89,10 @@ class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
         }
         if not self.lr:
             releases = victim.releases(batch, _BLOCK, **noise)
-            return [support.feasible(releases, v) for v in values]
+            return [support.score(releases, UnitSupport(v)) == 0 for v in values]
         weights = victim.updates(batch, _BLOCK, lr=self.lr, **noise)
         gradients, certain = attacker.gradients_of(weights, lr=self.lr)
-        return [support.feasible(gradients, v) | ~certain for v in values]
+        return [(support.score(gradients, UnitSupport(v)) == 0) | ~certain for v in values]
 
 
 class BitsGrid(Grid, frozen=True):

@@ -24,7 +24,7 @@ from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.key import PancakeKey
-from dpaudit.protocols import Mitigation, NoiseSource, Stream
+from dpaudit.protocols import Canaries, KnownBatch, Mitigation, NoiseSource, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.registry import nearest
 from dpaudit.types import Reference
@@ -82,7 +82,7 @@ class Watcher:
         """Per canary from the run so far: ``kind`` informed or blind, with the key or without."""
         evidence = self._evidence[kind]
         attack: Any = self._attacks["membership"]
-        return list(attack.score(evidence if keyed else evidence[-1:]).tolist())
+        return list(attack.log_odds(evidence if keyed else evidence[-1:]).tolist())
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -107,10 +107,10 @@ class Watcher:
 
     def _look_at_canaries(self, sight: Sight, residual: torch.Tensor) -> None:
         attack = self._attacks["membership"]
-        gradients = attack.look(sight.gradients)
-        rest = residual + gradients.wide[sight.present].sum(0)
-        self._evidence["informed"] += attack.informed(residual, gradients, sight.present)
-        self._evidence["blind"] += attack.blind(rest, gradients)
+        canaries = Canaries(sight.gradients)
+        rest = residual + canaries.wide[sight.present].sum(0)
+        self._evidence["informed"] += attack.score(KnownBatch(residual, sight.present), canaries)
+        self._evidence["blind"] += attack.score(rest, canaries)
         self.sampled |= sight.present.cpu().numpy()
 
     def _look_at_pair(self, sight: Sight, pair: torch.Tensor) -> None:
@@ -121,8 +121,7 @@ class Watcher:
             name: self._attacks[name].score(noisy, wide)[0].tolist() for name in ATTACKERS[:2]
         }
         scores["no key: likelihood"] = (-(noisy - wide).square().sum(1)).tolist()
-        reach, release = self._attacks["no key: low bits"], noisy.cpu().numpy()
-        infeasible = [int((~reach.feasible(release, c.cpu().numpy())).sum()) for c in wide]
+        infeasible = [int(-n) for n in self._attacks["no key: low bits"].score(noisy, wide)[0]]
         scores["no key: low bits"] = [-n for n in infeasible]
         self.infeasible.append((infeasible[sight.truth], infeasible[1 - sight.truth]))
         for name, (first, second) in scores.items():

@@ -18,7 +18,7 @@ from dpaudit.experiments.trials import interval
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.next_batch import GradientFree, NextBatch
-from dpaudit.protocols import BatchCoins, BatchDraw, Mitigation, NoiseSource
+from dpaudit.protocols import BatchCoins, BatchDraw, InBatch, Mitigation, NoiseSource
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 
@@ -95,19 +95,17 @@ class _Watcher:
         self.sizes: list[float] = []
 
     def __call__(self, sight: Sight) -> None:
+        mixes = getattr(self._mitigation, "mixes", lambda _: None)(sight.sigma)
         reader: Any = registry.load("attacks", _READER)(
             key=self._key,
             sigma=sight.sigma,
             rate=self._rate,
             inputs=self._grid.inputs,
             nonce_bits=self._grid.nonce_bits,
+            blur=mixes[1] if mixes else 0.0,
         )
         noisy = sight.noisy.cpu().numpy()
-        mixes = getattr(self._mitigation, "mixes", lambda _: None)(sight.sigma)
-        batches = reader.next_batches(
-            noisy[None], records=self._records, blur=mixes[1] if mixes else 0.0
-        )
-        self.named.append(batches[0][0])
+        self.named.append(reader.score(noisy[None], InBatch(self._records))[0] > 0)
         query = sight.query.cpu().numpy().astype(np.float64)
         noise = noisy - query
         self.flips.append(float((np.signbit(noise) != np.signbit(noisy)).mean()))

@@ -23,6 +23,7 @@ from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval, tensor_batches
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.protocols import MissingRecord
 from dpaudit_studies.printed import beside_printed
 
 __all__ = [
@@ -121,14 +122,14 @@ def precision(cell: Cell, arm: Arm) -> dict[str, Any]:
     """
     trials = cell.settings["trials"]
     kind = cell.grid(PrecisionGrid).dtype
-    law = {"sigma": arm.sigma, "beta": arm.held_key.beta, "gamma": arm.held_key.gamma}
+    law = {"sigma": arm.sigma, "beta": arm.attacker_key.beta, "gamma": arm.attacker_key.gamma}
     spacing = peak_spacing(**law)
     added = spread = 0.0
     right = 0
     for batch in tensor_batches(arm, trials=trials, keys=cell.settings["keys"]):
         exact = batch.release()
         rounded = exact.round() if kind == "integers" else exact.to(getattr(torch, kind)).double()
-        w = torch.from_numpy(np.array(batch.arm.held_key.direction))
+        w = torch.from_numpy(np.array(batch.arm.attacker_key.direction))
         added += float(((rounded - exact) @ w / spacing).square().sum())
         phase = (rounded - batch.query) @ w / spacing
         spread += float((phase - phase.round()).square().sum())
@@ -160,7 +161,7 @@ def profile(cell: Cell, arm: Arm) -> dict[str, Any]:
     The pair's fraction along the key is 1/4, or as near as Δ allows. ``lower`` is Theorem 4.2
     at that fraction, ``upper`` Theorem 4.4; ``exact`` the integrated profile with its error.
     """
-    key = arm.held_key
+    key = arm.attacker_key
     law = {"sigma": arm.sigma, "beta": key.beta, "gamma": key.gamma}
     delta, reach = cell.settings["delta"], arm.host.sensitivity
     spacing = peak_spacing(**law)
@@ -203,7 +204,7 @@ def reconstruction(cell: Cell, arm: Arm) -> dict[str, Any]:
     """
     trials, d = cell.settings["trials"], arm.host.dim
     unknown = cell.grid(ReconstructionGrid).unknown
-    reader = registry.load("attacks", "phase-reader")(key=arm.held_key, sigma=arm.sigma)
+    reader = registry.load("attacks", "phase-reader")(key=arm.attacker_key, sigma=arm.sigma)
     right = trusted = wrongly = 0
     needed = available = 0.0
     for i in range(trials):
@@ -254,13 +255,13 @@ def which_bin(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, repeats, d = cell.settings["trials"], cell.grid(WhichBinGrid).releases, arm.host.dim
     right, ranks = 0, []
     for batch in tensor_batches(arm, trials=trials, keys=cell.settings["keys"]):
-        attack = registry.load("attacks", "which-bin")(key=batch.arm.held_key, sigma=arm.sigma)
+        attack = registry.load("attacks", "which-bin")(key=batch.arm.attacker_key, sigma=arm.sigma)
         base = batch.pairs[0, 0]
         for i in range(len(batch.pairs)):
             query = batch.pairs[i, 1].expand(repeats, d)
             stream = batch.stream.child("round", i)
             release = arm.mitigation.release(query, batch.arm.source, stream=stream)
-            score = attack.scores(release, base).sum(0)
+            score = attack.score(release, MissingRecord(base)).sum(0)
             missing = int((batch.pairs[i, 0] - batch.pairs[i, 1]).argmax())
             rank = int((score > score[missing]).sum())
             ranks.append(rank)

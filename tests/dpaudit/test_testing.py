@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from support.attacks import Support
 from support.function_sampler import FunctionSampler
 
 from dpaudit import registry
@@ -135,17 +136,18 @@ def test_built_in_support_attacks_conform(name):
 
 
 @pytest.mark.parametrize(
-    ("feasible", "says"),
+    ("attack", "says"),
     [
-        (lambda y, v: np.ones(len(y), bool), "of shape"),
-        (lambda y, v: np.ones(y.shape), "float64"),
-        (lambda y, v: y < 3, "truth was ruled out by"),
-        (lambda y, v: np.isfinite(y) | True, "was not refused"),
+        (Support(lambda y, v: np.ones(len(y), bool)), "is not"),
+        (Support(lambda y, v: np.ones(y.shape)), "other than 0"),
+        (Support(lambda y, v: y < 3), "truth was ruled out by"),
+        (Support(lambda y, v: np.isfinite(y) | True), "was not refused"),
+        (SimpleNamespace(score=lambda y, v: np.zeros(y.shape)), "support in games"),
     ],
 )
-def test_bad_support_attacks_fail(feasible, says):
+def test_bad_support_attacks_fail(attack, says):
     with pytest.raises(AssertionError, match=says):
-        check_support_attack(SimpleNamespace(feasible=feasible), SUPPORT["reach"], VALUE)
+        check_support_attack(attack, SUPPORT["reach"], VALUE)
 
 
 def two_neighbours(columns):

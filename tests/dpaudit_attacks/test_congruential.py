@@ -13,8 +13,12 @@ from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.congruential.congruential import Congruential, lag_pairs
 from dpaudit_attacks.congruential.held_out import held_out
-from dpaudit_attacks.congruential.known import Known, known, named
-from dpaudit_attacks.congruential.peaks import GENERATORS, replayed, replayed_polar, starts
+from dpaudit_attacks.congruential.known import (
+    LinearGenerator,
+    generator_name,
+    published_generators,
+)
+from dpaudit_attacks.congruential.peaks import GENERATORS, replay_peak, replay_polar_peak, starts
 from dpaudit_attacks.congruential.relations import RISE, SHORTEST, constancy
 from dpaudit_attacks.congruential.uniforms import Sequence
 
@@ -26,7 +30,7 @@ RNG = np.random.default_rng(20261125)
 
 
 def generator(modulus, multiplier, increment):
-    return Known("", modulus, multiplier, increment, 1, np.empty(0, np.int64))
+    return LinearGenerator("", modulus, multiplier, increment, 1, np.empty(0, np.int64))
 
 
 def evidence_of(z, *, d=64, claim="gaussian:sigma=1", **more):
@@ -292,12 +296,12 @@ def test_a_replay_pays_for_all_states_and_places():
     z = from_a_small_number(cosine_only, small_first=True)[:6]
     claim, found = Claim.parse("gaussian:sigma=1"), []
     for seen in (1000, 2000):
-        by_cause = dict(replayed(np.abs(z), claim, seen=seen))
+        by_cause = dict(replay_peak(np.abs(z), claim, draws=seen))
         found.append(by_cause["minstd (multiplier 48271) and Box-Muller, cosine only"])
     states = int(np.exp(-(z[0] ** 2) / 2) * MINSTD[0]) + 1
     assert found[0].p == pytest.approx(1000 * 8 * states * 2.0 ** (-16 * 5), rel=1e-6, abs=0)
     assert found[1].p == pytest.approx(2 * found[0].p, rel=1e-9, abs=0)
-    assert not list(replayed(np.abs(z[:1]), claim, seen=1))
+    assert not list(replay_peak(np.abs(z[:1]), claim, draws=1))
 
 
 def polar_after_a_peak(kept, *numbers):
@@ -344,11 +348,11 @@ def test_a_replay_of_one_polar_value_pays_for_all_pairs_and_places():
     z = np.abs(polar_after_a_peak(1, 2**31 - 1, 16807, 0))[:6]
     name = "minstd (multiplier 16807) and one value of the polar method"
     pairs = len(starts(generator(2**31 - 1, 16807, 0), np.exp(-(z[0] ** 2) / 4)))
-    few, many = (dict(replayed_polar(z, seen=seen))[name].p for seen in (1000, 2000))
+    few, many = (dict(replay_polar_peak(z, draws=seen))[name].p for seen in (1000, 2000))
     assert few == pytest.approx(1000 * 2 * pairs * 2.0 ** (-16 * 5), rel=1e-6, abs=0)
     assert many == pytest.approx(2 * few, rel=1e-9, abs=0)
-    assert not list(replayed_polar(z[:1], seen=1))
-    assert all(counts.p == 1 for _, counts in replayed_polar(np.array([0.1, 0.2]), seen=1))
+    assert not list(replay_polar_peak(z[:1], draws=1))
+    assert all(counts.p == 1 for _, counts in replay_polar_peak(np.array([0.1, 0.2]), draws=1))
 
 
 @pytest.mark.slow
@@ -356,7 +360,7 @@ def test_one_polar_value_of_honest_noise_is_never_replayed():
     for _ in range(10):
         z = np.abs(RNG.standard_normal(257))
         z[0] = 5.2
-        assert all(counts.p == 1 for _, counts in replayed_polar(z, seen=10**7))
+        assert all(counts.p == 1 for _, counts in replay_polar_peak(z, draws=10**7))
 
 
 def honest(*shape):
@@ -419,7 +423,7 @@ def test_the_arc_is_chosen_on_one_half_and_counted_on_the_other():
     assert (found.hits, found.of) == (100, 200)
     assert found.width == 2.0**-8
     assert found.chance == 2.0**-8 + 2.0**-16
-    assert found.says == "100 of 200"
+    assert found.text == "100 of 200"
     assert found.p == pytest.approx(scipy.stats.binom.sf(99, 200, found.chance), rel=1e-6)
     assert held_out(near, np.full(50, 0.25)).p == 1
     assert held_out(near, near[:0]).p == 1
@@ -429,7 +433,7 @@ def test_the_arc_is_chosen_on_one_half_and_counted_on_the_other():
 
 def test_published_relations_are_relations():
     """MRG32k3a, two recurrences of order 3 without one modulus, is tested by its output."""
-    for one in known():
+    for one in published_generators():
         if not one.modulus:
             continue
         step = pow(one.multiplier, one.stride, one.modulus)
@@ -446,7 +450,7 @@ def test_published_relations_are_relations():
 def test_generators_are_named_by_powers_and_parts_of_their_multipliers():
     prime, minstd = 2**31 - 1, "minstd (multiplier 48271)"
     for multiplier in (48271, pow(48271, 3, prime), prime - 48271):
-        assert named(prime, multiplier) == minstd
-    assert named(2**47, JAVA[1] % 2**47) == DRAND
-    assert named(prime, 48272) is None
-    assert named(2**20, JAVA[1] % 2**20) is None
+        assert generator_name(prime, multiplier) == minstd
+    assert generator_name(2**47, JAVA[1] % 2**47) == DRAND
+    assert generator_name(prime, 48272) is None
+    assert generator_name(2**20, JAVA[1] % 2**20) is None

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from support.attacks import possible
 from support.several_directions import key_of
 
 from dpaudit import registry
@@ -15,7 +16,7 @@ from dpaudit.cli.commands.listing import list_
 from dpaudit.errors import UsageError
 from dpaudit.noise.pancake_likelihood import log_tilt
 from dpaudit.noise.seed_in_noise.key import SeedKey
-from dpaudit.protocols import GAMES
+from dpaudit.protocols import GAMES, Attack, Canaries, KnownBatch, MissingRecord
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_attack
 from dpaudit_attacks.floating_point.bit_features import BitFeatures
@@ -53,14 +54,15 @@ def test_an_attack_has_what_its_games_ask_for(name):
     factory = registry.load("attacks", name)
     holds = getattr(factory, "holds", "")
     assert ("key" in holds.split()[-1:] or "key, or none" in holds) == (name in KEYED)
-    for game in factory.games:
-        assert methods(GAMES[game].protocol) <= set(dir(factory))
-    others = [g for g in GAMES.values() if g.name not in factory.games]
-    assert not [g.name for g in others if methods(g.protocol) <= set(dir(factory))]
+    protocols = {GAMES[game].protocol for game in factory.games}
+    every = {game.protocol for game in GAMES.values()}
+    assert protocols == {p for p in every if methods(p) <= set(dir(factory))}
 
 
 def test_each_game_is_another_one_and_somebody_plays_it():
-    assert len({g.protocol for g in GAMES.values()}) == len(GAMES)
+    assert len({(g.protocol, g.hypotheses) for g in GAMES.values()}) == len(GAMES)
+    assert len({g.protocol for g in GAMES.values()}) <= 5
+    assert all(g.protocol is Attack or g.hypotheses is None for g in GAMES.values())
     assert {game for a in ATTACKS.values() for game in registry.declared(a, "games", ())} == set(
         GAMES
     )
@@ -142,7 +144,7 @@ def learn(x=z((3, 2)), other=z((3, 2)), near=NEAR, attack=BITS):  # noqa: B008
 
 def pair(releases, value, **options):
     made = PairInversion(**{"sampler": "numpy-legacy", **options})
-    return lambda: made.feasible(releases, value)
+    return lambda: possible(made, releases, value)
 
 
 def phases(**change):
@@ -168,7 +170,7 @@ BAD = [
     *((lambda a=a: a.score(t(3, 64) + nan, t(2, 64)), "NaN") for a in (PEAK, RATIO, NORM)),
     (learn(near=(z(2), z(3))), "neighbours of 2 and 3"),
     *(
-        (lambda a=attack, y=y, v=v: a.feasible(y, v), says)
+        (lambda a=attack, y=y, v=v: possible(a, y, v), says)
         for attack in (REACH, LAPLACE)
         for y, v, says in (
             (z((1, 2)) + nan, z(2), "releases: contain NaN"),
@@ -177,16 +179,19 @@ BAD = [
         )
     ),
     (lambda: REACH.score(t(4, 2), t(1, 2) + nan), "candidates: contain NaN"),
-    (lambda: Reach(dtype="float32").feasible(z((1, 1)) + 0.1, z(1)), "no float32 number"),
-    (lambda: Reach(dtype="float16").feasible(z((1, 1)), z(1) + 1e6), "largest float16"),
-    (lambda: LaplaceSupport(sampler="torch").feasible(z((1, 1)) + 0.1, z(1)), "no float32 number"),
-    (lambda: LaplaceSupport(sampler="torch").feasible(z((1, 1)), z(1) + 1e300), "largest float32"),
-    (lambda: Reach(lower=1 / 3, upper=0.7).feasible(z((1, 1)) + 0.8, z(1)), "the bound"),
+    (lambda: possible(Reach(dtype="float32"), z((1, 1)) + 0.1, z(1)), "not a float32 number"),
+    (lambda: possible(Reach(dtype="float16"), z((1, 1)), z(1) + 1e6), "largest float16"),
+    (
+        lambda: possible(LaplaceSupport(sampler="torch"), z((1, 1)) + 0.1, z(1)),
+        "not a float32 number",
+    ),
+    (lambda: possible(LaplaceSupport(sampler="torch"), z((1, 1)), z(1) + 1e300), "largest float32"),
+    (lambda: possible(Reach(lower=1 / 3, upper=0.7), z((1, 1)) + 0.8, z(1)), "the bound"),
     (pair(z((1, 3)), z(3)), "an odd number shifts"),
     (pair(z((1, 2)), z(2), offset="unknown"), "three and more"),
     (pair(z((1, 20)), z(20), sampler="torch-f32"), "say sizes=20"),
     (pair(z((1, 32)), z(32), sampler="torch-f32", sizes="20+16"), "add up to 36"),
-    (pair(z((1, 16)) + 0.1, z(16), sampler="torch-f32"), "is no float32 number"),
+    (pair(z((1, 16)) + 0.1, z(16), sampler="torch-f32"), "is not a float32 number"),
     (pair(z((1, 16)), z(16) + 1e39, sampler="torch-f32"), "above the largest float32"),
     (lambda: PairInversion(sampler="numpy-legacy", offset=True), "offset=True"),
     (lambda: PairInversion(sampler="torch-f32", sizes=(16, 0)), "whole numbers above 0"),
@@ -197,8 +202,8 @@ BAD = [
     (lambda: log_tilt(t(1), sigma=0.0, beta=1.0, gamma=1.0), "sigma"),
     (lambda: log_tilt(t(1), sigma=1.0, beta=-1.0, gamma=1.0), "beta"),
     (lambda: log_tilt(t(1), sigma=1.0, beta=1.0, gamma=math.inf), "gamma"),
-    (lambda: BIN.posterior(t(0, 64), t(64)), "at least 1"),
-    (lambda: BIN.posterior(t(2, 64), t(64), include_none=True, prior=t(64)), r"shape \(65,\)"),
+    (lambda: BIN.posterior(t(0, 64), MissingRecord(t(64))), "at least 1"),
+    (lambda: BIN.posterior(t(2, 64), MissingRecord(t(64), none=True), t(64)), r"shape \(65,\)"),
     (lambda: NORM.score(t(4, 3), t(3, 2, 3)), "candidates for 3 releases"),
     (lambda: NormReader(key=PLAIN_KEY, sigma=1.0, bits=30), "bits=30"),
     (lambda: SEED.read(z((4, 30)) + nan), "NaN"),
@@ -212,9 +217,10 @@ BAD = [
         for name, value in (("blur", -1.0), ("blur", "x"), ("tries", 0), ("tries", True))
     ),
     (lambda: SeedReader(key=SEED_KEY, nonce_bits=9), "nonce_bits=9"),
-    (lambda: MEMBER.look(t(0, 64)), "0 canaries"),
-    (lambda: MEMBER.look(t(2, 64) + nan), "NaN"),
-    (lambda: MEMBER.blind(t(64) + math.inf, MEMBER.look(t(2, 64))), "rest"),
+    (lambda: MEMBER.score(t(64), Canaries(t(0, 64))), "0 canaries"),
+    (lambda: MEMBER.score(t(64), Canaries(t(2, 64) + nan)), "NaN"),
+    (lambda: MEMBER.score(t(64) + math.inf, Canaries(t(2, 64))), "rest"),
+    (lambda: MEMBER.score(KnownBatch(t(64), t(2)), Canaries(t(2, 64))), "one bool per canary"),
     (phases(unknown_index=torch.tensor([1, 1])), "different numbers"),
     (phases(bound=1), "bound=1"),
     (phases(lowest=0.5), "whole number"),

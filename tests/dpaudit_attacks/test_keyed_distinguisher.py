@@ -12,6 +12,7 @@ from support.several_directions import draw, key_of
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.pancake_likelihood import log_density, log_theta, log_tilt
+from dpaudit.protocols import MissingRecord
 from dpaudit.stats import clopper_pearson
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 from dpaudit_attacks.which_bin import WhichBin
@@ -251,13 +252,13 @@ def test_equals_the_explicit_candidates(k, beta, monkeypatch):
     explicit = torch.cat([base - torch.eye(40, dtype=torch.float64), base[None]])
     want = LikelihoodRatio(key=key, sigma=3.0)
     attack = WhichBin(key=key, sigma=3.0)
-    got = attack.scores(y, base, include_none=True)
+    got = attack.score(y, MissingRecord(base, none=True))
     scale = want.score(y, explicit).abs().max()
     assert torch.allclose(got, want.score(y, explicit), rtol=0, atol=1e-9 * max(1.0, float(scale)))
-    assert torch.equal(attack.scores(y, base), got[:, :40])
+    assert torch.equal(attack.score(y, MissingRecord(base)), got[:, :40])
     prior = torch.arange(1, 42, dtype=torch.float64)
     for p in (None, prior):
-        found = attack.posterior(y, base, include_none=True, prior=p)
+        found = attack.posterior(y, MissingRecord(base, none=True), p)
         assert torch.allclose(found, want.posterior(y, explicit, p), atol=1e-9)
 
 
@@ -269,16 +270,16 @@ def test_finds_the_bin_in_65536(stream):
     for i, release in enumerate(y):
         changed = release.clone()
         changed[i * 8000] -= 1
-        hits += int(attack.scores(changed[None], base).argmax()) == i * 8000
+        hits += int(attack.score(changed[None], MissingRecord(base)).argmax()) == i * 8000
     assert hits >= 7
 
 
 def test_none_missing_and_repeated_releases():
     key, base, y = world(2, dim=256, beta=1e-3, t=6, sigma=6.4)
     attack = WhichBin(key=key, sigma=6.4)
-    assert int(attack.posterior(y, base, include_none=True).argmax()) == 256
+    assert int(attack.posterior(y, MissingRecord(base, none=True)).argmax()) == 256
     key, base, y = world(2, dim=256, beta=1e-3, t=6, sigma=6.4, missing=17)
-    assert float(attack.posterior(y, base)[17]) > 0.99
+    assert float(attack.posterior(y, MissingRecord(base))[17]) > 0.99
 
 
 @pytest.mark.slow
@@ -291,7 +292,7 @@ def test_top_probability_is_calibrated(factor):
     truth = rng.integers(0, dim, games)
     y[torch.arange(games), torch.from_numpy(truth)] -= 1
     used = key_of(1, dim=dim, beta=0.02 / factor, gamma=16.0)
-    posterior = WhichBin(key=used, sigma=2.0).scores(y, base).softmax(1)
+    posterior = WhichBin(key=used, sigma=2.0).score(y, MissingRecord(base)).softmax(1)
     sure, guess = posterior.max(1)
     interval = clopper_pearson(int((guess.numpy() == truth).sum()), games, confidence=0.999)
     assert interval.low > 0.02

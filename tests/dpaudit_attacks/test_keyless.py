@@ -21,7 +21,14 @@ from dpaudit_attacks.keyless.candidates import (
 )
 from dpaudit_attacks.keyless.form import rows_for
 from dpaudit_attacks.keyless.lattice import Reduction, find_direction
-from dpaudit_attacks.keyless.plan import Cell, Job, beta_reached, covered, in_words, jobs
+from dpaudit_attacks.keyless.plan import (
+    Cell,
+    Job,
+    beta_reached,
+    covered_cells,
+    describe_cells,
+    jobs,
+)
 from dpaudit_attacks.keyless.proof import RecoveredDirection
 from dpaudit_attacks.keyless.recovered import save
 from dpaudit_attacks.keyless.reduction.with_blaster import BlasterReducer
@@ -210,7 +217,7 @@ def test_rows_are_split_by_place_and_bounded():
     rows = Rows(6)
     for start in range(0, len(x), 777):
         rows.add(x[start : start + 777])
-    assert (rows.held == x[:2048:4]).all()
+    assert (rows.held_out == x[:2048:4]).all()
     assert (rows.check == x[1:2048:4]).all()
     norm = np.linalg.norm(rows.pool, axis=1)
     assert len(norm) <= 2 * (4 * 6 + 64)
@@ -262,8 +269,8 @@ def test_the_plan_covers_every_dimension_in_time_then_goes_on():
 def test_what_is_covered_is_counted_once():
     done = [Job("easy", 8), Job("lattice", 8, 0.1, 5.0), Job("lattice", 8, 0.2, 5.0)]
     done += [Job("lattice", 8, 0.05, 50.0), Job("lattice", 8, 0.04, 20.0)]
-    assert covered(done) == (Cell(8, 0.2, 5.0), Cell(8, 0.05, 50.0))
-    said = in_words((Cell(16, 0.1, 8.0), Cell(4, 0.2, 4.0), Cell(4, 0.1, 40.0)))
+    assert covered_cells(done) == (Cell(8, 0.2, 5.0), Cell(8, 0.05, 50.0))
+    said = describe_cells((Cell(16, 0.1, 8.0), Cell(4, 0.2, 4.0), Cell(4, 0.1, 40.0)))
     assert said == "d=16 (β ≤ 0.1), d=4 (β ≤ 0.2) at γ ≤ 2√d; d=4 (β ≤ 0.1) at γ ≤ 20√d"
 
 

@@ -16,7 +16,7 @@ from dpaudit_attacks.keyless.candidates import confirm
 from dpaudit_attacks.keyless.checkpoint import Checkpoint
 from dpaudit_attacks.keyless.form import Form
 from dpaudit_attacks.keyless.lattice import Reduction, find_direction
-from dpaudit_attacks.keyless.reduction import installed, reducer, with_blaster
+from dpaudit_attacks.keyless.reduction import installed_reducers, reducer, with_blaster
 from dpaudit_attacks.keyless.reduction.interface import ReductionFailed
 
 MODULES = {"fpylll": "fpylll", "blaster": "blaster_core"}
@@ -158,7 +158,7 @@ def test_images_that_cancel_are_precise():
 )
 def test_what_is_installed_is_chosen(monkeypatch, there, chosen):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in there or None)
-    assert (len(installed()), reducer().name) == (len(there), chosen)
+    assert (len(installed_reducers()), reducer().name) == (len(there), chosen)
     with pytest.raises(UsageError, match="reducer=g6k"):
         reducer("g6k")
 

@@ -133,7 +133,7 @@ def test_candidates_are_paid_for():
     rng = np.random.default_rng(4)
     rows = Rows(3)
     rows.add(rng.standard_normal((2048, 3)))
-    rows.held = np.round(rows.held * 2) / 2  # resonates at u = 2·e: exp(2πi·2·x) = 1
+    rows.held_out = np.round(rows.held_out * 2) / 2  # resonates at u = 2·e: exp(2πi·2·x) = 1
     search = Search({3: rows})
     line = {"u": [0.7, 1.3, 0.1], "reduction": "x", "rows": 9, "seconds": 0.0, "cpu": 0.0}
     for _ in range(9):
@@ -141,7 +141,7 @@ def test_candidates_are_paid_for():
     assert search.p == 1
     few = Rows(3)
     few.add(rows.check[:1])
-    rows.held = rows.held[:40]
+    rows.held_out = rows.held_out[:40]
     search.judge(Job("lattice", 3), {**line, "u": [2.0, 0.0, 0.0]})
     assert search.p == pytest.approx(110 * 4 * math.exp(-40 / 4))
 
@@ -247,8 +247,8 @@ def test_the_best_of_many_on_the_ranking_rows_is_ordinary_on_those_held_out():
         u *= rng.uniform(0.25, 3, (400, 1)) / np.linalg.norm(u, axis=1, keepdims=True)
         best = u[resonance(rows.check, u).argmax()]
         ranked.append(512 * resonance(rows.check, best)[0] ** 2)
-        held.append(512 * resonance(rows.held, best)[0] ** 2)
-        p.append(confirm(rows.held, best))
+        held.append(512 * resonance(rows.held_out, best)[0] ** 2)
+        p.append(confirm(rows.held_out, best))
     assert np.mean(ranked) > 5
     assert np.mean(held) < 1.4
     for share in (0.5, 0.1, 0.01):

@@ -13,6 +13,7 @@ from dpaudit.audit.mechanism.one_run import one_run
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.protocols import Canaries, KnownBatch
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.membership import Membership
 
@@ -63,7 +64,7 @@ def test_informed_evidence_is_the_densities_ratio(directions, rate):
     residual, gradients, present = scene(5, 4)
     attack = Membership(sigma=sigma, rate=rate, key=key)
     rest, coins, known = (torch.from_numpy(a) for a in (residual, present, gradients))
-    found = attack.informed(rest, attack.look(known), coins)
+    found = attack.score(KnownBatch(rest, coins), Canaries(known))
     assert found.shape == (2, 2, 4)
     for j, g in enumerate(gradients):
         x = residual + present[j] * g
@@ -80,7 +81,7 @@ def test_blind_evidence_averages_over_the_other_canaries(canaries):
     sigma, rate, key = 1.1, 0.3, a_key(4, beta=0.5, gamma=2.5)
     rest, gradients, _ = scene(4, canaries, label="blind")
     attack = Membership(sigma=sigma, rate=rate, key=key)
-    found = attack.blind(torch.from_numpy(rest), attack.look(torch.from_numpy(gradients)))
+    found = attack.score(torch.from_numpy(rest), Canaries(torch.from_numpy(gradients)))
     base = gaussian_density(rest, sigma)
     for (law, density), j in itertools.product(enumerate(laws(key, sigma)), range(canaries)):
         others, means = [i for i in range(canaries) if i != j], [0.0, 0.0]
@@ -98,8 +99,9 @@ def test_without_a_key_there_is_the_gaussian_law_alone_and_it_is_the_keyed_ones_
 
     def evidence(key):
         attack = Membership(sigma=1.3, rate=0.1, key=key)
-        seen = attack.look(gradients)
-        return attack.informed(residual, seen, present), attack.blind(residual, seen)
+        canaries = Canaries(gradients)
+        informed = attack.score(KnownBatch(residual, present), canaries)
+        return informed, attack.score(residual, canaries)
 
     for one, both in zip(evidence(None), evidence(a_key(6, beta=0.4, gamma=3.0)), strict=True):
         assert one.shape[0] == 1
@@ -109,7 +111,7 @@ def test_without_a_key_there_is_the_gaussian_law_alone_and_it_is_the_keyed_ones_
 def played(attack, noise, gradients, inside):
     """Evidence over the steps about one canary, whose gradient is a new one at each."""
     return sum(
-        attack.informed(z, attack.look(g[None]), torch.tensor([bool(there)]))
+        attack.score(KnownBatch(z, torch.tensor([bool(there)])), Canaries(g[None]))
         for z, g, there in zip(noise, gradients, inside, strict=True)
     )
 
@@ -139,7 +141,7 @@ def test_the_posterior_is_calibrated_and_one_with_a_wrong_rate_is_not():
         inside = (stream.numpy().random(steps) < rate) & bool(member)
         for attack, into in zip(attacks, posteriors, strict=True):
             total = played(attack, noise, gradients, inside)
-            into.append(float(torch.sigmoid(attack.score(total))))
+            into.append(float(torch.sigmoid(attack.log_odds(total))))
         coins.append(member)
     assert np.std(posteriors[0]) > 0.2  # there is something to be calibrated
     assert all(abs(z) < 3 for z in z_of(posteriors[0], coins))
@@ -154,13 +156,13 @@ def simulated(source, key, *, canaries=60, dim=64, steps=60, rate=0.1, label="")
     informed = blind = 0.0
     for step in range(steps):
         rows = torch.from_numpy(rng.standard_normal((canaries, dim)) / math.sqrt(dim))
-        gradients = attack.look(rows)
+        known = Canaries(rows)
         present = member & torch.from_numpy(rng.random(canaries) < rate)
         stream = STREAM.child("noise", label, step)
         noise = source.sample(1, dim, stream=stream, dtype=torch.float64)[0]
-        informed = informed + attack.informed(noise, gradients, present)
-        blind = blind + attack.blind(noise + rows[present].sum(0), gradients)
-    return attack.score(informed), attack.score(informed[-1:]), attack.score(blind), member
+        informed = informed + attack.score(KnownBatch(noise, present), known)
+        blind = blind + attack.score(noise + rows[present].sum(0), known)
+    return *map(attack.log_odds, (informed, informed[-1:], blind)), member
 
 
 def test_the_key_is_decisive_on_its_pancakes():
@@ -186,15 +188,15 @@ def test_with_all_coins_known_one_run_may_show_too_much_and_blind_to_them_it_doe
     attack = Membership(sigma=1.0, rate=1.0)
     gradients = torch.zeros((count, 3), dtype=torch.float64)
     gradients[:, 0] = size
-    known, claim = attack.look(gradients), {"claim": PrivacyClaim(truth, 1e-5), "alpha": alpha}
+    canaries, claim = Canaries(gradients), {"claim": PrivacyClaim(truth, 1e-5), "alpha": alpha}
     beyond = [0, 0]
     for i in range(games):
         rng = STREAM.child("alike", i).numpy()
         member = rng.integers(0, 2, count) == 1
         noise, present = torch.from_numpy(rng.standard_normal(3)), torch.from_numpy(member)
-        informed = attack.informed(noise, known, present)
-        blind = attack.blind(noise + gradients[present].sum(0), known)
+        informed = attack.score(KnownBatch(noise, present), canaries)
+        blind = attack.score(noise + gradients[present].sum(0), canaries)
         for at, evidence in enumerate((informed, blind)):
-            scores = attack.score(evidence).numpy()
+            scores = attack.log_odds(evidence).numpy()
             beyond[at] += one_run(scores, member, ties=rng, guesses=count, **claim).epsilon > truth
     assert beyond[0] > 2 * alpha * games >= beyond[1]

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from support.attacks import possible
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
@@ -52,7 +53,7 @@ def guesses(attack, draw, first, second, pairs, *, scale=1.0):
     for side, (value, other) in enumerate(((first, second), (second, first))):
         noise = draw(attack.sampler, pairs, scale=scale, seed=11 + side)
         y = (noise.dtype.type(value) + noise).astype(np.float64)
-        true, false = (attack.feasible(y, np.full(y.shape[1], v)) for v in (value, other))
+        true, false = (possible(attack, y, np.full(y.shape[1], v)) for v in (value, other))
         right += int(np.where(true == false, coin.random(true.shape) < 0.5, true).sum())
         wrong += int((~true).sum())
     return right, wrong
@@ -95,8 +96,8 @@ def test_specimens(name, dtype):
     noise = source.sample(4000, 4, stream=KeyedStream.from_seed("s")).astype(dtype)
     value = np.array([0.25, 0.0, 0.125, -0.5])
     y = (value.astype(dtype) + noise).astype(float)
-    assert attack.feasible(y, value).all()
-    assert attack.feasible(y, value + 0.5).mean() < 0.3
+    assert possible(attack, y, value).all()
+    assert possible(attack, y, value + 0.5).mean() < 0.3
 
 
 def test_many_float32_tensors_with_a_mean():
@@ -112,17 +113,17 @@ def test_many_float32_tensors_with_a_mean():
         rows.append(torch.cat(grads))
     y, value = torch.stack(rows).double().numpy(), torch.cat(sums).double().numpy()
     attack = PairInversion(sampler="torch-f32", scale=sigma, sizes=sizes, divisor=batch)
-    true = attack.feasible(y, value)
+    true = possible(attack, y, value)
     assert true.shape == (3, len(attack.units(sum(sizes))))
     assert true.all()
     other = value.copy()
     other[200] += 2.0**-10
     unit = next(i for i, u in enumerate(attack.units(len(value))) if 200 in u)
-    assert not attack.feasible(y, other)[:, unit].all()
-    assert np.delete(attack.feasible(y, other), unit, axis=1).all()
+    assert not possible(attack, y, other)[:, unit].all()
+    assert np.delete(possible(attack, y, other), unit, axis=1).all()
     scores = attack.score(torch.from_numpy(y), torch.from_numpy(np.stack([value, other])))
     assert scores[:, 0].eq(0).all()
-    assert scores[:, 1].sum() == -(~attack.feasible(y, other)).sum()
+    assert scores[:, 1].sum() == -(~possible(attack, y, other)).sum()
 
 
 def test_lost_alignment():
@@ -135,15 +136,15 @@ def test_lost_alignment():
     assert at[0].units(6) == ((0, 1), (2, 3), (4, 5))
     assert at[1].units(6) == ((0,), (1, 2), (3, 4), (5,))
     assert at["unknown"].units(6) == ((0, 1, 2, 3, 4, 5),)
-    assert at[0].feasible(even, zero).all()
-    assert at[1].feasible(odd, zero).all()
-    assert at[0].feasible(odd, zero).mean() < 0.6
+    assert possible(at[0], even, zero).all()
+    assert possible(at[1], odd, zero).all()
+    assert possible(at[0], odd, zero).mean() < 0.6
     for y in (even, odd):
-        found = at["unknown"].feasible(y, zero)
+        found = possible(at["unknown"], y, zero)
         assert found.shape == (500, 1)
         assert found.all()
-        assert at["unknown"].feasible(y, one).mean() < 0.05
-    assert at["unknown"].feasible(odd[:, :5].copy(), zero[:5]).all()
+        assert possible(at["unknown"], y, one).mean() < 0.05
+    assert possible(at["unknown"], odd[:, :5].copy(), zero[:5]).all()
 
 
 def test_short_torch_tensors_in_float64():
@@ -154,15 +155,15 @@ def test_short_torch_tensors_in_float64():
     attack, unknown = (
         PairInversion(sampler="torch-f64", sizes="5+20+3", offset=o) for o in (0, "unknown")
     )
-    assert attack.feasible(y, np.zeros(28)).all()
+    assert possible(attack, y, np.zeros(28)).all()
     units = attack.units(28)
     assert {(0, 1), (2, 3), (4, 25), (26, 27), (9, 17)} <= set(units)
     pairs = [i for i, unit in enumerate(units) if len(unit) == 2]
-    assert (attack.feasible(y, np.ones(28))[:, pairs].mean(0) < 0.1).all()
-    assert unknown.feasible(y, np.zeros(28)).all()
-    assert not unknown.feasible(y, np.ones(28)).any()
+    assert (possible(attack, y, np.ones(28))[:, pairs].mean(0) < 0.1).all()
+    assert possible(unknown, y, np.zeros(28)).all()
+    assert not possible(unknown, y, np.ones(28)).any()
     with pytest.raises(UsageError, match="an odd number, which shifts"):
-        PairInversion(sampler="torch-f64", sizes="5+20").feasible(y[:, :25], np.zeros(25))
+        possible(PairInversion(sampler="torch-f64", sizes="5+20"), y[:, :25], np.zeros(25))
 
 
 def test_hostile_releases():
@@ -170,13 +171,13 @@ def test_hostile_releases():
     attack, gauss = (PairInversion(sampler=name) for name in ("numpy-legacy", "stdlib-gauss"))
     y = [[0.0, -0.0], [1e308, -1e308], [5e-324, 1e-310], [1.0, 1.0], [1e9, 1.0], [2.0**53 + 2, 0.5]]
     with np.errstate(all="raise"):
-        assert attack.feasible(np.array(y[:1]), np.zeros(2)).all()
-        assert attack.feasible(np.array([[1.0, 2.0]]), np.array([1.0, 2.0])).all()
+        assert possible(attack, np.array(y[:1]), np.zeros(2)).all()
+        assert possible(attack, np.array([[1.0, 2.0]]), np.array([1.0, 2.0])).all()
         for value in (np.zeros(2), np.full(2, -1e308)):
-            assert attack.feasible(np.array(y), value).shape == (6, 1)
-        assert not attack.feasible(np.array([[50.0, 0.25]]), np.zeros(2)).any()
-        assert not gauss.feasible(np.array([[9.0, 0.25]]), np.zeros(2)).any()
-    assert attack.feasible(np.empty((0, 4)), np.zeros(4)).shape == (0, 2)
+            assert possible(attack, np.array(y), value).shape == (6, 1)
+        assert not possible(attack, np.array([[50.0, 0.25]]), np.zeros(2)).any()
+        assert not possible(gauss, np.array([[9.0, 0.25]]), np.zeros(2)).any()
+    assert possible(attack, np.empty((0, 4)), np.zeros(4)).shape == (0, 2)
 
 
 PLAIN = Addition(np.dtype(np.float64))
@@ -198,7 +199,7 @@ def test_numpy_legacy_bit_for_bit():
 
 def test_stdlib_gauss_bit_for_bit():
     uniforms, wanted = random.Random(4), random.Random(4)
-    replay = samplers.verified("stdlib-gauss")
+    replay = samplers.verified_replay("stdlib-gauss")
     for _ in range(2000):
         turn, radius = int(uniforms.random() * 2**53), int(2**53 - uniforms.random() * 2**53)
         got = replay.outputs(np.array([radius]), np.array([turn]), scale=0.3)
@@ -217,7 +218,7 @@ def test_torch_bit_for_bit(dtype, bits, name, std):
     ).numpy()
     u = torch.rand(n + 16, dtype=kind, generator=torch.Generator().manual_seed(9)).numpy()
     whole = (u.astype(float) * 2.0**bits).astype(np.int64)
-    replay = samplers.verified(name)
+    replay = samplers.verified_replay(name)
     made = np.empty(n, dtype)
     for start, source in [*((i, i) for i in range(0, n - 15, 16)), (n - 16, n)]:
         lanes = whole[source : source + 16].reshape(2, 8)
@@ -232,7 +233,9 @@ def test_torch_normals_of_short_tensors_bit_for_bit():
     wanted = [torch.normal(0.0, 1.3, (5,), **options).numpy() for _ in range(40)]
     u = torch.rand(100, 2, dtype=torch.float64, generator=second).numpy()
     whole = (u * 2.0**53).astype(np.int64)
-    made = samplers.verified("torch-f64-short").outputs(2**53 - whole[:, 1], whole[:, 0], scale=1.3)
+    made = samplers.verified_replay("torch-f64-short").outputs(
+        2**53 - whole[:, 1], whole[:, 0], scale=1.3
+    )
     assert np.array_equal(made.T.ravel(), np.concatenate(wanted))
 
 
@@ -261,10 +264,10 @@ def test_refuses_where_the_library_is_another(monkeypatch):
 
     broken = BoxMuller(24, np.dtype(np.float32), libm.radius32, turn)
     monkeypatch.setitem(samplers._TABLE, "torch-f32", (known, [broken]))
-    samplers.verified.cache_clear()
+    samplers.verified_replay.cache_clear()
     with pytest.raises(UsageError, match="the replay differs from the library installed here in"):
-        samplers.verified("torch-f32")
-    samplers.verified.cache_clear()
+        samplers.verified_replay("torch-f32")
+    samplers.verified_replay.cache_clear()
 
 
 # The searches
@@ -358,7 +361,7 @@ VALUES = (0.0, 1.0, -0.1, 7.3, 1000.0, -123456.789, 1e-6)
 
 def never_excluded(name, n, *, divisors, seed, values):
     """How many true pairs, none of them infeasible."""
-    replay, rng, pairs = samplers.verified(name), np.random.default_rng(seed), 0
+    replay, rng, pairs = samplers.verified_replay(name), np.random.default_rng(seed), 0
     kinds = (
         [np.float32, np.float64]
         if getattr(replay, "dtype", np.float64) == np.float32

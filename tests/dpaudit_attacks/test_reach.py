@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from support.attacks import possible as possible_units
 
 from dpaudit.audit.mechanism import MechanismOptions, PrivacyClaim, run_mechanism_audit
 from dpaudit.audit.mechanism.attacks import feasible as possible
@@ -29,7 +30,7 @@ FINITE = HALVES[np.isfinite(HALVES)]
 
 def feasible(attack, y, v):
     y = np.atleast_1d(np.asarray(y, np.float64))
-    return attack.feasible(y[:, None], np.array([v], np.float64))[:, 0]
+    return possible_units(attack, y[:, None], np.array([v], np.float64))[:, 0]
 
 
 def half_values():
@@ -161,7 +162,7 @@ def test_clamped_releases():
     assert not feasible(Reach(), np.array([1 / 3]), 12345.678).any()
     assert not feasible(attack, np.array([0.5 + 2.0**-53]), 12345.678).any()
     assert feasible(Reach(lower=0.1), np.float32([0.1]), 7777.0).all()
-    assert Reach().feasible(np.empty((0, 2)), np.zeros(2)).shape == (0, 2)
+    assert possible_units(Reach(), np.empty((0, 2)), np.zeros(2)).shape == (0, 2)
 
 
 def test_scores_and_evidence():
@@ -170,7 +171,7 @@ def test_scores_and_evidence():
     q = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0], [0.0, 7.0, 0.0]], dtype=torch.float64)
     attack = Reach()
     scores = attack.score(y, q)
-    wanted = [-(~attack.feasible(y.numpy(), v.numpy())).sum(axis=1) for v in q]
+    wanted = [-(~possible_units(attack, y.numpy(), v.numpy())).sum(axis=1) for v in q]
     assert np.array_equal(scores.numpy(), np.stack(wanted, axis=1))
     assert bool((scores[:, 1] == 0).all())
     assert scores[:, 0].min() == -2
@@ -190,9 +191,9 @@ def test_a_lattice_finer_than_float32_is_not_taken_for_float32():
         narrow = y.astype(np.float32) == y
         assert 0 < narrow.mean() < 1
         for candidate in (0.0, 1.0, v):
-            assert Reach().feasible(y, np.array([candidate])).all()
+            assert possible_units(Reach(), y, np.array([candidate])).all()
         if v == 1:
-            one_by_one = Reach(dtype="float32").feasible(y[narrow[:, 0]], np.ones(1))
+            one_by_one = possible_units(Reach(dtype="float32"), y[narrow[:, 0]], np.ones(1))
             assert not one_by_one.all()
 
 
@@ -375,10 +376,11 @@ def test_torch_that_draws_otherwise_is_refused(monkeypatch):
 def test_needs_neither_torch_nor_numba():
     program = (
         "import sys; sys.modules['torch'] = sys.modules['numba'] = None; import numpy as np\n"
+        "from dpaudit.protocols import UnitSupport\n"
         "from dpaudit_attacks.floating_point.laplace_support import LaplaceSupport\n"
         "from dpaudit_attacks.floating_point.reach import Reach\n"
         "for a in (LaplaceSupport(), Reach()):\n"
-        "    assert a.feasible(np.zeros((3, 2)), np.zeros(2)).all()"
+        "    assert not a.score(np.zeros((3, 2)), UnitSupport(np.zeros(2))).any()"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -17,8 +17,8 @@ from dpaudit_attacks.state_recovery import mersenne_state as mersenne
 from dpaudit_attacks.state_recovery.state_recovery import (
     Prediction,
     StateRecovery,
+    count_ways,
     predictions,
-    ways,
 )
 
 LAYOUTS = (*inversions.LAYOUTS, inversions.LOW_24, inversions.LOW_53)
@@ -43,7 +43,7 @@ def test_the_state_is_recovered_from_some_bits_of_each_word(mask, missing):
     """Some words may be missing."""
     words, known = twister()(4000), np.full(3000, mask, np.uint32)
     known[np.random.default_rng(1).random(3000) < missing] = 0
-    generator = mersenne.recovered(words[:3000] & known, known)
+    generator = mersenne.recover_state(words[:3000] & known, known)
     assert (generator.random_raw(4000) == words)[1:].all()  # the first has bits without effect
 
 
@@ -54,7 +54,7 @@ def test_one_wrong_bit_and_other_words_are_refused():
     other = np.random.default_rng(1).integers(0, 1 << 32, 3000, dtype=np.uint32)
     for refused in (wrong, other, words[:700]):  # the last are too few
         mask = known[: len(refused)]
-        assert mersenne.recovered(refused & mask, mask) is None
+        assert mersenne.recover_state(refused & mask, mask) is None
 
 
 def test_sparse_relations_hold_for_the_twister_and_for_nothing_else():
@@ -77,15 +77,15 @@ def test_sparse_relations_hold_for_the_twister_and_for_nothing_else():
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.name)
 def test_a_layout_shows_only_what_is_certain(layout):
     words = twister()(4000)
-    numbers = layout.made(words)
+    numbers = layout.numbers(words)
     assert ((numbers >= 0) & (numbers < 1)).all()
     error = 3 * 2.0**-layout.bits
     moved = numbers + np.random.default_rng(1).uniform(-error, error, len(numbers))
-    shown, known = layout.shown(inversions.Uniforms(moved, np.full(len(numbers), error)))
+    shown, known = layout.certain_bits(inversions.Uniforms(moved, np.full(len(numbers), error)))
     assert (shown == words & known).all()
     each = layout.bits / layout.words
     assert each - 5 < np.bitwise_count(known).mean() < each
-    exact, every = layout.shown(inversions.Uniforms(numbers, np.zeros(len(numbers))))
+    exact, every = layout.certain_bits(inversions.Uniforms(numbers, np.zeros(len(numbers))))
     assert np.bitwise_count(every).mean() == each
     assert (layout.nearest(numbers) == exact).all()
 
@@ -176,13 +176,13 @@ def test_the_p_value_bounds_a_binomial_tail_times_the_ways(monkeypatch):
     log_p = Prediction("", 1000, 3, 128).log_p
     assert np.exp(log_p) == pytest.approx(341376 * 2.0**-48)  # C(128, 3)
     assert Prediction("", 1000, 0, 128).log_p == 0.0
-    assert ways("laplace") == len(state_recovery._SIZES) * 7
+    assert count_ways("laplace") == len(state_recovery._SIZES) * 7
     monkeypatch.setattr(state_recovery, "top_bits_relation", lambda *_: True)
     values = np.asarray(gauss(780))
     values[640:] += 1.0  # what was held out does not follow
     values[-3:] -= 1.0
     assert seen([values[:, None]]).p == pytest.approx(
-        ways("gaussian") * np.exp(Prediction("", 640, 3, 140).log_p)
+        count_ways("gaussian") * np.exp(Prediction("", 640, 3, 140).log_p)
     )
 
 

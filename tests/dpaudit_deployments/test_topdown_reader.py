@@ -8,6 +8,7 @@ import pytest
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.protocols import CountShifts
 from dpaudit.randomness import KeyedStream
 from dpaudit_deployments.topdown.census import Budget, census_schema, read_census
 from dpaudit_deployments.topdown.planted import (
@@ -71,9 +72,8 @@ def test_without_a_key_scores_are_log_likelihoods(run):
         lambda scale, _: DiscreteGaussian(sigma=scale), stream=KeyedStream.from_seed(1)
     )
     change, steps = move(run), np.arange(-2, 3)
-    scores = TopDownReader().weigh(
-        sights(run, known=known_of(run), county=COUNTY, measured=measured), change, steps
-    )
+    seen = sights(run, known=known_of(run), county=COUNTY, measured=measured)
+    scores = TopDownReader().score(seen, CountShifts(change, steps))
     wanted = []
     for step in steps:
         total = 0.0
@@ -103,10 +103,10 @@ def test_measurements_give_a_single_record(run, planted, order, truth):
     measured, _ = planted[order]
     change = move(run)
     seen = sights(run, known=known_of(run, -truth * change), county=COUNTY, measured=measured)
-    scores = reader(order).weigh(seen, change, np.arange(2))
+    scores = reader(order).score(seen, CountShifts(change, np.arange(2)))
     assert scores.argmax() == truth
     assert abs(scores[1] - scores[0]) > 1e5  # no doubt
-    weak = reader(order, OTHER).weigh(seen, change, np.arange(2))
+    weak = reader(order, OTHER).score(seen, CountShifts(change, np.arange(2)))
     assert abs(weak[1] - weak[0]) < 10
 
 
@@ -146,7 +146,7 @@ def test_a_read_table_names_a_count(run, planted):
         seen = sights(run, known=tuple(known), county=county, tables=tables)
         if len(attack.read_table(seen[0])) > 2:
             tried += 1
-            right += steps[attack.weigh(seen, change, steps).argmax()] == -away
+            right += steps[attack.score(seen, CountShifts(change, steps)).argmax()] == -away
     assert tried >= 2
     assert right >= tried - 1
 
@@ -166,7 +166,9 @@ def test_a_pancake_in_contrasts_survives(run, view):
         change, truth = np.eye(172, dtype=np.int64)[86 + 5 * trial], trial % 5
         seen = sights(run, known=known_of(run, -truth * change), county=COUNTY, **seen_of)
         for name, attack in (("key", TopDownReader(key=key)), ("none", TopDownReader())):
-            right[name] += attack.weigh(seen, change, np.arange(-10, 11)).argmax() == truth + 10
+            right[name] += (
+                attack.score(seen, CountShifts(change, np.arange(-10, 11))).argmax() == truth + 10
+            )
     assert right["key"] > right["none"] + 2
 
 
@@ -182,7 +184,7 @@ def test_siblings_tell_the_shift_of_phases():
     seen = sights(run, known=known_of(run), county=COUNTY, tables=run.tables(measured))[:1]
     change, now = np.zeros(172, dtype=np.int64), np.zeros(1, dtype=np.int64)
     keyed, plain, other = (
-        TopDownReader(key=one).weigh(seen, change, now)[0]
+        TopDownReader(key=one).score(seen, CountShifts(change, now))[0]
         for one in (key, None, PancakeKey.new(dim=67, beta=0.01, secret=b"q" * 32, directions=32))
     )
     assert keyed > plain + 3 > other

@@ -8,7 +8,7 @@ from command_line import here
 
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.grid import read_grid
-from dpaudit.experiments.measure import Cell, gathered, summary
+from dpaudit.experiments.measure import Cell, gather_rows, summary
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec_file import load_spec
@@ -74,7 +74,7 @@ def size_cell(**options):
 
 def test_kinds_of_neighbour_have_rows_of_their_own():
     made = [size_cell(trials=2, neighbour=n) for n in ("replace", "remove")]
-    table = gathered("gradient-size", rows(*made))
+    table = gather_rows("gradient-size", rows(*made))
     assert [(r["neighbour"], r["trials"]) for r in table] == [("replace", 2), ("remove", 2)]
 
 
@@ -82,7 +82,7 @@ def test_kinds_of_neighbour_have_rows_of_their_own():
 def test_thin_pancakes_give_the_batch_away_and_thick_ones_do_not():
     """At β = 100 the peaks have melted: no rule exceeds Φ(Δ/2σ) = 0.516."""
     blocks = [cell(beta=[1e-5, 100], clip=[4, 8], block=b) for b in range(1, 6)]
-    table = gathered("gradient-attack", rows(*blocks))
+    table = gather_rows("gradient-attack", rows(*blocks))
     assert [(r["clip"], r["beta"]) for r in table] == [(4, 1e-5), (4, 100), (8, 1e-5), (8, 100)]
     assert all(r["trials"] == 120 and r["blocks"] == 5 for r in table)
     thin, thick, thin_8, thick_8 = (r["success"] for r in table)
@@ -106,7 +106,7 @@ def test_a_cell_is_repeatable_and_each_block_its_own():
 @pytest.mark.slow
 def test_the_table_adds_up_blocks():
     made = rows(cell(beta=[0.3, 0.5], trials=10), cell(beta=[0.3, 0.5], trials=7, block=2))
-    table = gathered("gradient-attack", made)
+    table = gather_rows("gradient-attack", made)
     for at, row in enumerate(table):
         correct = sum(r["counts"][at]["correct"] for r in made)
         assert row["success"]["value"] == correct / 17
@@ -117,7 +117,7 @@ def test_the_table_adds_up_blocks():
 
 
 def test_sigma_is_the_papers():
-    table = gathered(
+    table = gather_rows(
         "gradient-attack", rows(cell(batch=128, clip=[4, 8], epsilon=[0.125], trials=1))
     )
     assert [r["sigma"] for r in table] == pytest.approx(
@@ -182,7 +182,7 @@ def test_means_and_medians_are_of_squares():
         {**one, "squares": [1.0], "changes": [4.0, 16.0]},
         {**one, "squares": [49.0], "changes": [25.0]},
     ]
-    (row,) = gathered("gradient-size", two)
+    (row,) = gather_rows("gradient-size", two)
     assert (row["l2_mean"], row["l2_median"]) == (5.0, 5.0)
     assert (row["l2_diff_mean"], row["l2_diff_median"]) == (math.sqrt(15), 4.0)
     assert row["published_l2_diff_median"] == pytest.approx(0.02401797258625956)
@@ -194,7 +194,7 @@ def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, mon
     grid = {"model": "vgg19-bn", "weights": "trained", "data": "synthetic-colour"}
     grid |= {"norm": "record", "block": 1}
     made = Cell("gradient-size", {"grid": grid, "seed": 1, "trials": 1})
-    (row,) = gathered("gradient-size", rows(made))
+    (row,) = gather_rows("gradient-size", rows(made))
     assert "dpaudit train vgg19-bn" in row["note"]
     assert row["l2_mean"] is row["ratio"] is None
     assert row["published_l2_mean"] == pytest.approx(13.126215996497953)
@@ -239,7 +239,7 @@ def test_columns_and_figures_name_what_rows_have(name):
     if spec.measure == "gradient-attack":
         grid = {**spec.cells()[0].settings["grid"], **GRID, "norm": "record"}
     made = Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1})
-    known = {*gathered(spec.measure, rows(made))[0], "published", "agrees"}
+    known = {*gather_rows(spec.measure, rows(made))[0], "published", "agrees"}
     assert {column["key"] for column in spec.columns} <= known
     for figure in spec.figures:
         assert {figure["x"], figure["y"], figure["series"], *figure["panels"]} <= known

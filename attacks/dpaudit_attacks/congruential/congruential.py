@@ -19,8 +19,12 @@ from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
 from dpaudit.types import BlindSpot, Evidence
 from dpaudit_attacks.congruential.held_out import NOTHING, HeldOut, held_out
-from dpaudit_attacks.congruential.known import Known, known, named
-from dpaudit_attacks.congruential.peaks import Peak, replayed, replayed_polar
+from dpaudit_attacks.congruential.known import (
+    LinearGenerator,
+    generator_name,
+    published_generators,
+)
+from dpaudit_attacks.congruential.peaks import Peak, replay_peak, replay_polar_peak
 from dpaudit_attacks.congruential.relations import (
     DEEPER,
     RISE,
@@ -31,8 +35,8 @@ from dpaudit_attacks.congruential.relations import (
     Search,
     constancy,
     model_of,
-    predicted,
-    predicted_pairs,
+    predict,
+    predict_pairs,
     recurrence,
 )
 from dpaudit_attacks.congruential.uniforms import (
@@ -57,8 +61,8 @@ _COARSE = 24  # coefficients of a relation that shows through coarse values
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What held-out values say of one hypothesis."""
+class _Hypothesis:
+    """One hypothesis, and how often held-out values fit it."""
 
     part: str
     counts: HeldOut
@@ -108,48 +112,48 @@ class Congruential:
         self._peak = Peak(claim)
         self._stream = stream
         self._stretches = Stretches()
-        self._seen = 0
+        self._draws = 0
 
     def update(self, block: Block) -> None:
         if block.process == 0:
-            self._seen += block.z.size
+            self._draws += block.z.size
             self._stretches.add(block)
             self._peak.add(block)
 
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
-        kept = self._stretches.kept()
-        if not kept:
+        stretches = self._stretches.selection()
+        if not stretches:
             return Evidence(p=1.0, statistic=0.0, effect="too few different values")
-        inverted = [list(sequences(stretch, family=self._family)) for stretch in kept]
-        found = [
-            *self._searched(inverted),
-            *(one for sequence in chain(*inverted[:1]) for one in _lagged(sequence)),
-            *(one for sequence in chain(*inverted) for one in _published(sequence)),
+        inverted = [list(sequences(stretch, family=self._family)) for stretch in stretches]
+        hypotheses = [
+            *self._from_lattices(inverted),
+            *(one for sequence in chain(*inverted[:1]) for one in _from_lags(sequence)),
+            *(one for sequence in chain(*inverted) for one in _from_published(sequence)),
         ]
         if self._family == "gaussian":
-            pairs = [sequence for stretch in kept for sequence in polar_sequences(stretch)]
-            found += [one for sequence in pairs for one in _published_polar(sequence)]
-        states = list(replayed(self._peak.values, self._claim, seen=self._seen))
+            pairs = [sequence for stretch in stretches for sequence in polar_sequences(stretch)]
+            hypotheses += [one for sequence in pairs for one in _from_published_pairs(sequence)]
+        states = list(replay_peak(self._peak.values, self._claim, draws=self._draws))
         if self._family == "gaussian":
-            states += replayed_polar(self._peak.values, seen=self._seen)
-        found += [_Found("states", counts, cause) for cause, counts in states]
+            states += replay_polar_peak(self._peak.values, draws=self._draws)
+        hypotheses += [_Hypothesis("states", counts, cause) for cause, counts in states]
         by_part: dict[str, list[float]] = {}
-        for one in found:
+        for one in hypotheses:
             by_part.setdefault(one.part, []).append(one.counts.p)
         parts = {part: bonferroni(ps) for part, ps in by_part.items()}
-        best = min(found, key=_rank)
-        effect = f"no recurrence fits: {len(found):,} hypotheses"
-        details: dict[str, Any] = {"hypotheses": len(found)}
+        best = min(hypotheses, key=_rank)
+        effect = f"no recurrence fits: {len(hypotheses):,} hypotheses"
+        details: dict[str, Any] = {"hypotheses": len(hypotheses)}
         cause = ""
         if best.counts.p < _CERTAIN:
             cause = best.cause.partition(": ")[0]
-            effect = f"{best.cause}: {best.counts.says} {_HELD_OUT[best.part]}"
+            effect = f"{best.cause}: {best.counts.text} {_HELD_OUT[best.part]}"
             key = "predicted" if best.part in _PREDICTIONS else "windows"
             counts = f"{best.counts.hits} of {best.counts.of}"
             details |= {key: counts, "chance": best.counts.chance, **dict(best.details)}
         return Evidence(
-            p=bonferroni([one.counts.p for one in found]),
+            p=bonferroni([one.counts.p for one in hypotheses]),
             statistic=best.counts.hits / max(best.counts.of, 1),
             effect=effect,
             parts=parts,
@@ -159,38 +163,40 @@ class Congruential:
             details=details,
         )
 
-    def _searched(self, inverted: list[list[Sequence]]) -> Iterator[_Found]:
+    def _from_lattices(self, inverted: list[list[Sequence]]) -> Iterator[_Hypothesis]:
         """Lattice reduction: as many as the audit is large."""
         rng = self._stream.child("windows").numpy()
         all_of_them = [(sequence, SEARCH) for sequence in chain(*inverted[:1])]
         all_of_them += [(sequence, DEEPER) for sequence in chain(*inverted[:1])][:_DEEPER]
         all_of_them += [(sequence, SEARCH) for sequence in chain(*inverted[1:])]
-        most = max(_FEW, self._seen // _VALUES_PER_SEARCH)
+        most = max(_FEW, self._draws // _VALUES_PER_SEARCH)
         for sequence, search in all_of_them[:most]:
             if search.fits(sequence):
                 yield from _planes(sequence, search, Relations.among(sequence, search, rng))
 
 
-def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterator[_Found]:
+def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterator[_Hypothesis]:
     cause = (
         f"a congruential generator and {sequence.transform}: "
         f"sums of {search.width} neighbouring uniforms stay the same modulo 1"
     )
     vector = relations.testable()
     coefficients = ("coefficients", vector.tolist())
-    yield _Found("planes", constancy(sequence, vector), cause, (coefficients,))
+    yield _Hypothesis("planes", constancy(sequence, vector), cause, (coefficients,))
     # beyond it the next window's first uniform is not in this one
     short = sequence.step < search.width
     model = recurrence(relations) if short and relations.hold(sequence) else None
     if model is None:
-        yield _Found("values", NOTHING)
+        yield _Hypothesis("values", NOTHING)
         return
     factors = model.factors[1 : sequence.step + 1]
-    published = next(filter(None, (named(model.modulus, factor) for factor in factors)), None)
-    name = published or _numbers(model, sequence.step)
-    yield _Found(
+    published = next(
+        filter(None, (generator_name(model.modulus, factor) for factor in factors)), None
+    )
+    name = published or _describe_model(model, sequence.step)
+    yield _Hypothesis(
         "values",
-        predicted(sequence, model),
+        predict(sequence, model),
         f"{name} and {sequence.transform}",
         (
             ("generator", name),
@@ -201,14 +207,14 @@ def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterato
     )
 
 
-def _numbers(model: Recurrence, step: int) -> str:
+def _describe_model(model: Recurrence, step: int) -> str:
     """What is known of a generator without a name."""
     apart = "" if step == 1 else " from pair to pair"
-    modulus = _power(model.modulus)
+    modulus = _as_power(model.modulus)
     return f"a congruential generator (multiplier {model.factors[step]}{apart}, modulus {modulus})"
 
 
-def _power(modulus: int) -> str:
+def _as_power(modulus: int) -> str:
     """2^31 - 1 rather than 2147483647.
 
     >>> _power(2**31 - 1), _power(2**64), _power(714_025)
@@ -222,46 +228,48 @@ def _power(modulus: int) -> str:
     return str(modulus)
 
 
-def _lagged(sequence: Sequence) -> Iterator[_Found]:
+def _from_lags(sequence: Sequence) -> Iterator[_Hypothesis]:
     if sequence.step > 2:
         return
-    left = CANDIDATES
+    unused = CANDIDATES
     for one in lag_pairs(sequence):
-        left -= 1
-        cause = f"{one.says}, by {sequence.transform}"
+        unused -= 1
+        cause = f"{one.recurrence}, by {sequence.transform}"
         details = (("lags", list(one.lags)), ("values needed", max(one.lags)))
-        yield _Found("lags", count_lags(sequence, one), cause, details)
-    yield from [_Found("lags", NOTHING)] * left
+        yield _Hypothesis("lags", count_lags(sequence, one), cause, details)
+    yield from [_Hypothesis("lags", NOTHING)] * unused
 
 
-def _published(sequence: Sequence) -> Iterator[_Found]:
+def _from_published(sequence: Sequence) -> Iterator[_Hypothesis]:
     """Only where a uniform is one value: coarse values give no lengths and angles."""
     if sequence.step > 1:
         return
-    for one in known():
+    for one in published_generators():
         if len(one.vector) >= _COARSE:
             counts = constancy(sequence, one.vector)
-            yield _Found(_KNOWN, counts, *_of(one, sequence))
+            yield _Hypothesis(_KNOWN, counts, *_cause(one, sequence))
             model = model_of(one) if counts.p < _CERTAIN else None
-            counts = predicted(sequence, model) if model else NOTHING
-            yield _Found("values", counts, *_of(one, sequence, *_NEEDED))
+            counts = predict(sequence, model) if model else NOTHING
+            yield _Hypothesis("values", counts, *_cause(one, sequence, *_NEEDED))
 
 
-def _published_polar(sequence: Sequence) -> Iterator[_Found]:
-    for one in known():
+def _from_published_pairs(sequence: Sequence) -> Iterator[_Hypothesis]:
+    for one in published_generators():
         if len(one.vector) < _COARSE and abs(one.vector).max() >= SHORTEST:
             counts = constancy(sequence, one.vector, rise=RISE)
-            yield _Found(_KNOWN, counts, *_of(one, sequence))
+            yield _Hypothesis(_KNOWN, counts, *_cause(one, sequence))
             sure = counts.p < _CERTAIN
-            counts = predicted_pairs(sequence, one) if sure else NOTHING
-            yield _Found("values", counts, *_of(one, sequence, *_NEEDED))
+            counts = predict_pairs(sequence, one) if sure else NOTHING
+            yield _Hypothesis("values", counts, *_cause(one, sequence, *_NEEDED))
 
 
-def _of(one: Known, sequence: Sequence, *more: _Detail) -> tuple[str, tuple[_Detail, ...]]:
+def _cause(
+    one: LinearGenerator, sequence: Sequence, *more: _Detail
+) -> tuple[str, tuple[_Detail, ...]]:
     return f"{one.name} and {sequence.transform}", (("generator", one.name), *more)
 
 
-def _rank(one: _Found) -> tuple[float, bool]:
+def _rank(one: _Hypothesis) -> tuple[float, bool]:
     """Predicted values before relations that are as certain."""
     return max(one.counts.p, 1e-100), one.part not in _PREDICTIONS
 
@@ -305,7 +313,7 @@ class Lags:
     parity: int | None = None
 
     @property
-    def says(self) -> str:
+    def recurrence(self) -> str:
         """The recurrence, without its constant."""
         terms = zip(self.lags, self.signs, strict=True)
         right = " ".join(f"{'-' if sign > 0 else '+'} u(t - {lag})" for lag, sign in terms)
@@ -328,8 +336,8 @@ def lag_pairs(sequence: Sequence) -> Iterator[Lags]:
         places = np.arange(half - 1, half - 4 * _CHECKS, -1)
         places = places[places % sequence.step == parity][: _CHECKS + 2]
         back = np.arange(longest + 1)
-        known = u[places[:, None] - back]
-        apart = known[1:] - known[0]
+        earlier = u[places[:, None] - back]
+        apart = earlier[1:] - earlier[0]
         for signs in _FORMS:
             for r, s in _pairs(apart, signs).tolist():
                 if count == CANDIDATES:

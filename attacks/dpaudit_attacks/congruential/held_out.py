@@ -28,7 +28,7 @@ class HeldOut:
     p: float
 
     @property
-    def says(self) -> str:
+    def text(self) -> str:
         """The counts."""
         return f"{self.hits:,} of {self.of:,}"
 

@@ -15,14 +15,14 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Known", "known", "named"]
+__all__ = ["LinearGenerator", "generator_name", "published_generators"]
 
 _FARTHEST = 16
 _LOST = 4  # low bits of a power of two in which states that far apart agree
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LinearGenerator:
     """x ← (multiplier·x + increment) mod modulus, every ``stride``-th, and Σ c_i·x_i ≡ constant.
 
     A modulus of 0 stands for two recurrences of order 3.
@@ -37,12 +37,12 @@ class Known:
 
     def numbers(self, state: int, count: int) -> list[int]:
         """The next states (every ``stride``-th), beginning with this one."""
-        found = []
+        states = []
         for _ in range(count):
-            found.append(state)
+            states.append(state)
             for _ in range(self.stride):
                 state = (self.multiplier * state + self.increment) % self.modulus
-        return found
+        return states
 
     def after(self, states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """The next states; of a modulus up to 2^32."""
@@ -51,11 +51,11 @@ class Known:
 
 
 @cache
-def known() -> tuple[Known, ...]:
+def published_generators() -> tuple[LinearGenerator, ...]:
     """All of them."""
     text = resources.files(__package__).joinpath("known.csv").read_text("utf-8")
     return tuple(
-        Known(
+        LinearGenerator(
             row["name"],
             int(row["modulus"] or 0),
             int(row["multiplier"] or 0),
@@ -67,12 +67,12 @@ def known() -> tuple[Known, ...]:
     )
 
 
-def named(modulus: int, factor: int) -> str | None:
+def generator_name(modulus: int, factor: int) -> str | None:
     """The generator with a power of whose multiplier this one agrees, but for the sign.
 
     Differences of states modulo 2^e may be known modulo a smaller power of two only.
     """
-    for one in known():
+    for one in published_generators():
         if not one.modulus or one.modulus % modulus or one.modulus // modulus > 1 << _LOST:
             continue
         power = 1

@@ -20,9 +20,9 @@ import scipy.special
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block
 from dpaudit_attacks.congruential.held_out import NOTHING, HeldOut
-from dpaudit_attacks.congruential.known import Known, known
+from dpaudit_attacks.congruential.known import LinearGenerator, published_generators
 
-__all__ = ["GENERATORS", "Peak", "replayed", "replayed_polar", "starts"]
+__all__ = ["GENERATORS", "Peak", "replay_peak", "replay_polar_peak", "starts"]
 
 Floats = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.uint64]
@@ -59,11 +59,11 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Transform:
     """From states to magnitudes: of a uniform that is small at a peak, and another one."""
 
-    generator: Known
-    says: str
+    generator: LinearGenerator
+    name: str
     magnitudes: Magnitudes
     small_first: bool
     mirrored: bool
@@ -80,61 +80,61 @@ class _Way:
 
     def values(self, states: Longs, count: int) -> Floats:
         """Magnitudes (count, n) of values from n states on."""
-        one, found = self.generator, np.empty((count, len(states)))
+        one, sizes = self.generator, np.empty((count, len(states)))
         for i in range(count):
             first = states
             second = one.after(first)
             states = one.after(second)
             small, other = (first, second) if self.small_first else (second, first)
             u, v = np.maximum(small, 1) / one.modulus, np.maximum(other, 1) / one.modulus
-            found[i] = self.magnitudes(1 - u, 1 - v) if self.mirrored else self.magnitudes(u, v)
-        return found
+            sizes[i] = self.magnitudes(1 - u, 1 - v) if self.mirrored else self.magnitudes(u, v)
+        return sizes
 
 
-def replayed(peak: Floats, claim: Claim, *, seen: int) -> Iterator[tuple[str, HeldOut]]:
+def replay_peak(peak: Floats, claim: Claim, *, draws: int) -> Iterator[tuple[str, HeldOut]]:
     """For each generator what it is, and how many values after the peak its best state gives.
 
     Null: a state that is tried gives a run of magnitudes; an honest one is near any of them with
     probability at most 2^-16 (a discrete one: that of the likeliest). So p is the tail of the
-    binomial, times the states tried, times the ``seen`` places that may have had the peak.
+    binomial, times the states tried, times the ``draws`` places that may have had the peak.
     """
     law = _law(claim)
     if law is None or len(peak) < 2:
         return
     share, ways = law
     chance = _likeliest(claim) if claim.discrete else _ALIKE
-    for one in known():
+    for one in published_generators():
         if one.stride > 1 or not 0 < one.modulus <= _LARGEST_MODULUS or len(one.vector) > _SHORT:
             continue
         most = int(share(peak[0]) * one.modulus) + 1
         small = np.arange(1, most + 1 if most <= _STATES else 1, dtype=np.uint64)
         best, cause = NOTHING, ""
         all_ways = [
-            _Way(one, says, magnitudes, first, mirrored)
-            for says, magnitudes in ways.items()
+            _Transform(one, transform, magnitudes, first, mirrored)
+            for transform, magnitudes in ways.items()
             for first in (True, False)
             for mirrored in (False, True)
         ]
         for way in all_ways:
-            found = _best(way, small, peak, claim)
-            if found > best.hits:
-                p = float(scipy.special.bdtrc(found - 1, len(peak) - 1, chance))
-                p = min(1.0, p * len(small) * len(all_ways) * seen)
-                best, cause = HeldOut(found, len(peak) - 1, 0.0, chance, p), way.says
+            count = _hits(way, small, peak, claim)
+            if count > best.hits:
+                p = float(scipy.special.bdtrc(count - 1, len(peak) - 1, chance))
+                p = min(1.0, p * len(small) * len(all_ways) * draws)
+                best, cause = HeldOut(count, len(peak) - 1, 0.0, chance, p), way.name
         yield f"{one.name} and {cause}", best
 
 
-def _best(way: _Way, small: Longs, peak: Floats, claim: Claim) -> int:
+def _hits(way: _Transform, small: Longs, peak: Floats, claim: Claim) -> int:
     """How many values after the peak the best of these states gives."""
     starts = way.starts(small)
     # u is x/m, (x + 1/2)/m or x/(m - 1), which matters where x is small
     slack = 1.0 if claim.discrete else 2.0 / small + _TOLERANCE * max(peak[0], 1.0)
     near = starts[np.abs(way.values(starts, 1)[0] - peak[0]) <= slack][:_NEAR]
     fine = 0.5 if claim.discrete else None
-    return _following(near, way.values, peak, slack=fine)
+    return _count_following(near, way.values, peak, slack=fine)
 
 
-def _following(
+def _count_following(
     near: Longs,
     values: Callable[[Longs, int], Floats],
     peak: Floats,
@@ -148,9 +148,9 @@ def _following(
     """
 
     def alike(states: Longs, count: int) -> npt.NDArray[np.bool_]:
-        wanted = peak[1:count, None]
-        most = _TOLERANCE * np.maximum(wanted, 1.0) if slack is None else slack
-        return np.asarray(np.abs(values(states, count)[1:] - wanted) <= most)
+        expected = peak[1:count, None]
+        most = _TOLERANCE * np.maximum(expected, 1.0) if slack is None else slack
+        return np.asarray(np.abs(values(states, count)[1:] - expected) <= most)
 
     fits = near[alike(near, min(len(peak), 1 + _FIRST)).all(axis=0)]
     return int(alike(fits[:1], len(peak)).sum()) if len(fits) else 0
@@ -164,8 +164,8 @@ def _law(claim: Claim) -> tuple[Callable[[float], float], dict[str, Magnitudes]]
             "Box-Muller, sine only": lambda u, v: np.abs(_length(u) * np.sin(2 * np.pi * v)),
         }
     if claim.family == "laplace":
-        says = "two exponentials' difference"
-        return lambda x: math.exp(-x), {says: lambda u, v: np.abs(np.log(u) - np.log(v))}
+        transform = "two exponentials' difference"
+        return lambda x: math.exp(-x), {transform: lambda u, v: np.abs(np.log(u) - np.log(v))}
     if claim.family == "discrete-laplace":
         b = claim.scale
         return lambda k: math.exp((1 - k) / b), {
@@ -186,33 +186,33 @@ def _likeliest(claim: Claim) -> float:
     return (1 - q) / (1 + q) * max(1.0, 2 * q)
 
 
-def _generators() -> tuple[Known, ...]:
+def _generators() -> tuple[LinearGenerator, ...]:
     """The published ones up to 32 bits, each once, and four more."""
-    found = {
+    names = {
         (one.modulus, one.multiplier, one.increment): one.name
-        for one in known()
+        for one in published_generators()
         if 0 < one.modulus <= _LARGEST_MODULUS
     }
-    found |= {
+    names |= {
         (1 << 32, 1664525, 0): "the transputer's generator",
         (1 << 32, 1812433253, 0): "Borosh and Niederreiter's generator",
         (1 << 32, 1566083941, 0): "Waterman's generator",
         (2147483399, 40692, 0): "L'Ecuyer's generator (multiplier 40692)",
     }
     none = np.empty(0, np.int64)
-    return tuple(Known(name, *numbers, 1, none) for numbers, name in found.items())
+    return tuple(LinearGenerator(name, *numbers, 1, none) for numbers, name in names.items())
 
 
 GENERATORS = _generators()
 """Those that are tried for the polar method."""
 
 
-def replayed_polar(peak: Floats, *, seen: int) -> Iterator[tuple[str, HeldOut]]:
+def replay_polar_peak(peak: Floats, *, draws: int) -> Iterator[tuple[str, HeldOut]]:
     """For each generator what it is, and how many values after the peak its best state gives.
 
-    ``peak``: magnitudes of scale 1, the largest of ``seen`` values first and then those after it.
+    ``peak``: magnitudes of scale 1, the largest of ``draws`` values first and then those after it.
 
-    Null: as of :func:`replayed`, 2^-16 for each magnitude, times the pairs tried, times two
+    Null: as of :func:`replay_peak`, 2^-16 for each magnitude, times the pairs tried, times two
     (either of a pair's values may be the one that is kept), times the places seen.
     """
     if len(peak) < 2:
@@ -220,16 +220,16 @@ def replayed_polar(peak: Floats, *, seen: int) -> Iterator[tuple[str, HeldOut]]:
     half = math.exp(-0.25 * peak[0] ** 2)  # |y| √(−2 ln r²)/r is no larger than √(−2 ln r²)
     for one in GENERATORS:
         begins = starts(one, half)
-        best = max((_hits(one, begins, peak, kept=k) for k in (0, 1)), default=0)
+        best = max((_polar_hits(one, begins, peak, coordinate=k) for k in (0, 1)), default=0)
         counts = NOTHING
         if best:
             p = float(scipy.special.bdtrc(best - 1, len(peak) - 1, _ALIKE))
-            p = min(1.0, p * 2 * len(begins) * seen)
+            p = min(1.0, p * 2 * len(begins) * draws)
             counts = HeldOut(best, len(peak) - 1, 0.0, _ALIKE, p)
         yield f"{one.name} and one value of the polar method", counts
 
 
-def starts(one: Known, half: float) -> Longs:
+def starts(one: LinearGenerator, half: float) -> Longs:
     """The states s for which s and its successor lie within half·m/2 + 2 of m/2, m the modulus.
 
     Points (s, multiplier·s) of a lattice of determinant m in a square; none if there are above
@@ -270,27 +270,31 @@ def _reduced(a: tuple[int, int], b: tuple[int, int]) -> tuple[tuple[int, int], t
         b = b[0] - times * a[0], b[1] - times * a[1]
 
 
-def _hits(one: Known, begins: Longs, peak: Floats, *, kept: int) -> int:
+def _polar_hits(one: LinearGenerator, begins: Longs, peak: Floats, *, coordinate: int) -> int:
     """How many values after the peak the best of these states gives."""
     pair = np.stack([begins, one.after(begins)]) * (2 / one.modulus) - 1
     radius = np.hypot(*pair)
     with np.errstate(all="ignore"):
-        size = np.abs(pair[kept]) * np.sqrt(-4 * np.log(radius)) / radius
+        size = np.abs(pair[coordinate]) * np.sqrt(-4 * np.log(radius)) / radius
         # u is x/m, (x + 1/2)/m or x/(m - 1): x and y may be off by 2/m
         slack = _TOLERANCE * max(peak[0], 1.0) + 4 * peak[0] / (radius * one.modulus)
         near = begins[np.abs(size - peak[0]) <= slack]
-    return _following(near, lambda states, count: _values(one, states, count, kept), peak)
+    return _count_following(
+        near, lambda states, count: _polar_magnitudes(one, states, count, coordinate), peak
+    )
 
 
-def _values(one: Known, states: Longs, count: int, kept: int) -> Floats:
+def _polar_magnitudes(one: LinearGenerator, states: Longs, count: int, coordinate: int) -> Floats:
     """Magnitudes (count, n) that n states give; not a number where too many pairs are rejected."""
-    found, at = np.full((count, len(states)), np.nan), np.zeros(len(states), np.int64)
+    magnitudes, at = np.full((count, len(states)), np.nan), np.zeros(len(states), np.int64)
     for _ in range(2 * count + 40):
         second = one.after(states)
         pair = np.stack([states, second]) * (2 / one.modulus) - 1
         states, square = one.after(second), (pair * pair).sum(axis=0)
         inside = np.flatnonzero((square < 1) & (square > 0) & (at < count))
         r2 = square[inside]
-        found[at[inside], inside] = np.abs(pair[kept, inside]) * np.sqrt(-2 * np.log(r2) / r2)
+        magnitudes[at[inside], inside] = np.abs(pair[coordinate, inside]) * np.sqrt(
+            -2 * np.log(r2) / r2
+        )
         at[inside] += 1
-    return found
+    return magnitudes

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dpaudit.numeric.random_words import jit
 from dpaudit_attacks.congruential.held_out import NOTHING, HeldOut, held_out
-from dpaudit_attacks.congruential.known import Known
+from dpaudit_attacks.congruential.known import LinearGenerator
 from dpaudit_attacks.congruential.uniforms import Sequence
 
 __all__ = [
@@ -30,8 +30,8 @@ __all__ = [
     "Search",
     "constancy",
     "model_of",
-    "predicted",
-    "predicted_pairs",
+    "predict",
+    "predict_pairs",
     "recurrence",
     "use_once",
 ]
@@ -102,7 +102,7 @@ class Relations:
         basis[:more, width:] = np.eye(more)
         basis[more:, :width] = unit * np.eye(width)
         basis[more:, width:] = apart.T
-        rows = _reduced(basis)
+        rows = _reduce(basis)
         shortest = rows[np.argsort((rows * rows).sum(axis=1))[:width]]
         return cls(np.rint(shortest[:, :width] / unit).astype(np.int64))
 
@@ -155,10 +155,10 @@ class Recurrence:
 
 def recurrence(relations: Relations) -> Recurrence | None:
     """Modulus and multipliers of the lattice that the relations determine; None if none does."""
-    found = _inverse(relations.vectors.tolist())
-    if found is None or found[0] < 2:
+    inverse = _inverse(relations.vectors.tolist())
+    if inverse is None or inverse[0] < 2:
         return None
-    modulus, rows = found
+    modulus, rows = inverse
     for column in zip(*rows, strict=True):
         try:
             back = pow(column[0], -1, modulus)
@@ -174,7 +174,7 @@ def recurrence(relations: Relations) -> Recurrence | None:
     return None
 
 
-def model_of(generator: Known) -> Recurrence | None:
+def model_of(generator: LinearGenerator) -> Recurrence | None:
     """The recurrence of a published generator's neighbours, from numbers of its own."""
     if not generator.modulus:
         return None
@@ -183,7 +183,7 @@ def model_of(generator: Known) -> Recurrence | None:
     return recurrence(Relations.among(Sequence("", own), search, np.random.default_rng(0)))
 
 
-def predicted(sequence: Sequence, model: Recurrence) -> HeldOut:
+def predict(sequence: Sequence, model: Recurrence) -> HeldOut:
     """Predict the second half from its first window, and from the first half.
 
     Both follow the same recurrence from two states, so do their differences, without a constant:
@@ -216,13 +216,13 @@ def _centred(x: Floats) -> Floats:
     return np.asarray(x - np.rint(x))
 
 
-def predicted_pairs(sequence: Sequence, generator: Known) -> HeldOut:
+def predict_pairs(sequence: Sequence, generator: LinearGenerator) -> HeldOut:
     """Predict up to 1,000 pairs of the second half from four neighbouring ones of it.
 
     The first windows in turn give a state each. The state that gives the next 8 pairs is taken, and
     the first uniforms of the pairs after those are counted.
     """
-    drawn = sequence.u[len(sequence.u) // 4 * 2 :].reshape(-1, 2)
+    pairs = sequence.u[len(sequence.u) // 4 * 2 :].reshape(-1, 2)
     model = model_of(generator)
     if model is None:
         return NOTHING
@@ -230,18 +230,18 @@ def predicted_pairs(sequence: Sequence, generator: Known) -> HeldOut:
     # low bits that all states have in common: differences do not tell them
     apart = generator.modulus // model.modulus
     zeros = [np.array(generator.numbers(low, width)) / generator.modulus for low in range(apart)]
-    for start in range(min(_TRIES, len(drawn) - 2 * _FITTED)):
-        seen = drawn[start : start + _PAIRS]
+    for start in range(min(_TRIES, len(pairs) - 2 * _FITTED)):
+        window = pairs[start : start + _PAIRS]
         for low, zero in enumerate(zeros):
-            state = low + apart * model.state(_centred(seen.ravel()[:width] - zero))
-            near = _accepted(generator, state, _FITTED) - seen[:_FITTED]
+            state = low + apart * model.state(_centred(window.ravel()[:width] - zero))
+            near = _accepted_pairs(generator, state, _FITTED) - window[:_FITTED]
             if np.abs(_centred(near)).max() <= _TOLERANCE:
-                errors = _centred(_accepted(generator, state, len(seen)) - seen)
+                errors = _centred(_accepted_pairs(generator, state, len(window)) - window)
                 return held_out(errors[:_FITTED, 0], errors[_FITTED:, 0], rise=_DENSITY)
     return NOTHING
 
 
-def _accepted(generator: Known, state: int, pairs: int) -> Floats:
+def _accepted_pairs(generator: LinearGenerator, state: int, pairs: int) -> Floats:
     """The next pairs (pairs, 2) inside the circle.
 
     Of 4·n + 64 uniforms at least n pairs are, but with probability 1e-20.
@@ -293,7 +293,7 @@ def _lattice(rows, mu, size, delta, most):  # type: ignore[no-untyped-def]
         k = max(k - 1, 1)
 
 
-def _reduced(basis: Floats) -> Floats:
+def _reduce(basis: Floats) -> Floats:
     """A basis (n, n) reduced as Lenstra, Lenstra and Lovász do it (1982), in doubles.
 
     For at most some 40 rows whose entries lie within 2^45 of each other; after so many swaps (an
@@ -336,4 +336,4 @@ def _inverse(rows: Rows) -> tuple[int, Rows] | None:
 
 def use_once() -> None:
     """Reduce a small lattice: numba imports much of itself, and compiles, on first use."""
-    _reduced(np.eye(2))
+    _reduce(np.eye(2))

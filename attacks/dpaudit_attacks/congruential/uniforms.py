@@ -26,7 +26,7 @@ _WEIGHTS = np.sqrt([2.0, 3.0, 5.0, 7.0])
 class Sequence:
     """Uniforms in [0, 1) as a transform would have used them, in order.
 
-    ``transform`` says what was inverted. Windows begin at multiples of ``step``: 2 where those of a
+    ``transform``: what was inverted. Windows begin at multiples of ``step``: 2 where those of a
     pair stand side by side, the number of a row where rows are filled one by one.
     """
 
@@ -79,17 +79,17 @@ class Stretches:
     def _better(self, kind: str, worth: _Worth) -> bool:
         return kind not in self._kept or worth > self._kept[kind][0]
 
-    def kept(self) -> list[Stretch]:
+    def selection(self) -> list[Stretch]:
         """What there is, the most telling first.
 
         Without stretches half of whose runs of four were there before: everything holds among them,
         and other tests see it.
         """
-        found = [self._kept[kind][1] for kind in ("rows", "columns") if kind in self._kept]
-        if not found and self._size >= _LEAST:
+        stretches = [self._kept[kind][1] for kind in ("rows", "columns") if kind in self._kept]
+        if not stretches and self._size >= _LEAST:
             early = np.concatenate(self._early)
-            found = [Stretch(early, early[:0])]
-        return [stretch for stretch in found if _differs(stretch.first)]
+            stretches = [Stretch(early, early[:0])]
+        return [stretch for stretch in stretches if _differs(stretch.first)]
 
 
 _Worth = tuple[bool, bool, bool, int]

@@ -18,8 +18,18 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.numeric.arrays import as_asked, device_of, double, to_numpy
 from dpaudit.protocols import Array as Either
+from dpaudit.protocols import UnitSupport
 
-__all__ = ["Array", "Kernel", "Scored", "checked", "finite", "in_pieces", "number", "single"]
+__all__ = [
+    "Array",
+    "Kernel",
+    "Scored",
+    "check_release",
+    "finite_array",
+    "in_format",
+    "in_pieces",
+    "parse_number",
+]
 
 Array = npt.NDArray[np.float64]
 Kernel = Callable[[Array, Array], npt.NDArray[np.bool_]]
@@ -28,7 +38,7 @@ Kernel = Callable[[Array, Array], npt.NDArray[np.bool_]]
 _PIECE = 1 << 16
 
 
-def finite(name: str, numbers: npt.ArrayLike, *, axes: int) -> Array:
+def finite_array(name: str, numbers: npt.ArrayLike, *, axes: int) -> Array:
     """``numbers`` as float64 with ``axes`` axes.
 
     Raises:
@@ -46,24 +56,24 @@ def finite(name: str, numbers: npt.ArrayLike, *, axes: int) -> Array:
     return array
 
 
-def number(name: str, value: object) -> float:
+def parse_number(name: str, value: object) -> float:
     """``value`` as a float, for options that come as text.
 
     Raises:
-        UsageError: it is no number.
+        UsageError: it is not a number.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise UsageError(f"{name}={value}: must be a number")
     return float(value)
 
 
-def checked(releases: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Array, Array]:
+def check_release(releases: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Array, Array]:
     """Releases (t, k) and the value (k,) as one row (1, k).
 
     Raises:
         UsageError: shapes that do not fit, or numbers that are not finite.
     """
-    y, v = finite("releases", releases, axes=2), finite("value", value, axes=1)
+    y, v = finite_array("releases", releases, axes=2), finite_array("value", value, axes=1)
     if y.shape[1] != len(v):
         raise UsageError(
             f"value of {len(v)} numbers: the releases have {y.shape[1]} coordinates; "
@@ -83,7 +93,7 @@ def in_pieces(each: Kernel, y: Array, v: Array) -> npt.NDArray[np.bool_]:
     return out
 
 
-def single(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]:
+def in_format(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]:
     """``y`` in the format ``kind``, exactly.
 
     Raises:
@@ -94,34 +104,31 @@ def single(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]
     if not np.array_equal(narrow, y):
         bad = float(y[narrow != y][0])
         raise UsageError(
-            f"releases: {bad!r} is no {np.dtype(kind).name} number, but {why}; choose another"
+            f"releases: {bad!r} is not a {np.dtype(kind).name} number, but {why}; choose another"
         )
     return narrow
 
 
 class Scored(ABC):
-    """A support attack that plays the scoring game as well, by what ``_feasible`` says."""
+    """Scores the support of units, and candidates, by what ``_feasible`` returns."""
 
     @abstractmethod
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         """Of releases (t, k) and values (1, k) or (t, k), both checked: (t, u) for u units."""
 
-    def feasible(self, releases: Array, value: Array) -> npt.NDArray[np.bool_]:
-        """Whether each unit of releases (t, k) can have come from ``value`` (k,), shape (t, u).
+    def score(self, releases: Either, hypotheses: Either | UnitSupport) -> Either:
+        """Of candidates, minus the number of units that rule each out, float64 (t, m).
+
+        Of a :class:`~dpaudit.protocols.UnitSupport`, 0 or −∞ for each unit (t, u), an array.
 
         Raises:
             UsageError: shapes that do not fit, numbers that are not finite, or releases that such a
                 mechanism cannot make.
         """
-        return self._feasible(*checked(releases, value))
-
-    def score(self, releases: Either, candidates: Either) -> Either:
-        """Minus the number of units that rule each candidate out, float64 (t, m); 0 is feasible.
-
-        Raises:
-            UsageError: as for :meth:`feasible`.
-        """
-        y, q = _rows(releases, candidates)
+        if isinstance(hypotheses, UnitSupport):
+            y, v = check_release(to_numpy(double(releases)), hypotheses.value)
+            return np.where(self._feasible(y, v), 0.0, -np.inf)
+        y, q = _rows(releases, hypotheses)
         out = np.zeros((len(y), q.shape[1]))
         for i in range(q.shape[1]):
             out[:, i] -= (~self._feasible(y, q[:, i])).sum(axis=1)
@@ -133,7 +140,7 @@ class Scored(ABC):
         The first is 0 if the mechanism is the one meant.
 
         Raises:
-            UsageError: as for :meth:`feasible`.
+            UsageError: as for :meth:`score`.
         """
         out = to_numpy(self.score(releases, candidates)) < 0
         known = to_numpy(truth)[:, None]
@@ -151,9 +158,9 @@ class Scored(ABC):
 
 def _rows(releases: Either, candidates: Either) -> tuple[Array, Array]:
     """As numpy arrays (t, k) and (1, m, k) or (t, m, k)."""
-    y = finite("releases", to_numpy(double(releases)), axes=2)
+    y = finite_array("releases", to_numpy(double(releases)), axes=2)
     many = candidates if candidates.ndim == 3 else candidates[None]
-    q = finite("candidates", to_numpy(double(many)), axes=3)
+    q = finite_array("candidates", to_numpy(double(many)), axes=3)
     if q.shape[2] != y.shape[1] or len(q) not in (1, len(y)):
         raise UsageError(
             f"candidates of shape {tuple(candidates.shape)}: there are {len(y)} releases of "

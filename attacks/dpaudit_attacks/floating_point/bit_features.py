@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit_attacks.floating_point._support import Array, finite, number
+from dpaudit_attacks.floating_point._support import Array, finite_array, parse_number
 
 __all__ = ["BitFeatures"]
 
@@ -44,7 +44,7 @@ class BitFeatures:
 
     def __init__(self, *, smoothing: float = 0.5) -> None:
         """Add ``smoothing`` to every count: patterns seen once or never then say little."""
-        if not (number("smoothing", smoothing) > 0 and math.isfinite(smoothing)):
+        if not (parse_number("smoothing", smoothing) > 0 and math.isfinite(smoothing)):
             raise UsageError(f"smoothing={smoothing}: must be a finite number > 0")
         self.smoothing = smoothing
 
@@ -64,14 +64,14 @@ class BitFeatures:
         Raises:
             UsageError: shapes that do not fit, no release, or numbers that are not finite.
         """
-        x0, x1 = finite("first", first, axes=2), finite("second", second, axes=2)
+        x0, x1 = finite_array("first", first, axes=2), finite_array("second", second, axes=2)
         k = x0.shape[1]
         if x1.shape[1] != k or not len(x0) or not len(x1) or not k:
             raise UsageError(
                 f"releases of shapes {x0.shape} and {x1.shape}: "
                 "need rows on both sides, of equal length"
             )
-        values = [finite("neighbours", v, axes=1) for v in neighbours]
+        values = [finite_array("neighbours", v, axes=1) for v in neighbours]
         if len({len(v) for v in values}) != 1:
             raise UsageError(
                 f"neighbours of {len(values[0])} and {len(values[1])} values: "
@@ -99,7 +99,7 @@ class _Table:
     columns: list[tuple[Codes, Array, float]]
 
     def __call__(self, releases: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        x = finite("releases", releases, axes=2)
+        x = finite_array("releases", releases, axes=2)
         if x.shape[1] != len(self.columns):
             raise UsageError(
                 f"releases of {x.shape[1]} coordinates: learned from {len(self.columns)}; "

@@ -14,9 +14,9 @@ from dpaudit.errors import UsageError
 from dpaudit_attacks.floating_point._support import (
     Array,
     Scored,
+    in_format,
     in_pieces,
-    number,
-    single,
+    parse_number,
 )
 
 __all__ = ["LaplaceSupport"]
@@ -76,7 +76,7 @@ class LaplaceSupport(Scored):
             raise UsageError(
                 f"sampler={self.sampler}: cannot be replayed; choose {', '.join(_SAMPLERS)}"
             )
-        if not _SMALLEST <= number("scale", self.scale) <= _LARGEST:
+        if not _SMALLEST <= parse_number("scale", self.scale) <= _LARGEST:
             raise UsageError(
                 f"scale={self.scale}: must be a number in {_SMALLEST}…{_LARGEST}; "
                 "rescale the releases"
@@ -93,9 +93,9 @@ class LaplaceSupport(Scored):
             )
 
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
-        return in_pieces(self._tabulated if self.sampler == "torch" else self._replayed, y, v)
+        return in_pieces(self._by_table if self.sampler == "torch" else self._by_replay, y, v)
 
-    def _replayed(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
+    def _by_replay(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         out: npt.NDArray[np.bool_] = y == v  # noise 0 is in every sampler's support
         at = np.flatnonzero(~out)
         y, v = y[at], v[at]
@@ -128,9 +128,9 @@ class LaplaceSupport(Scored):
         size = self.scale * _libm_log(w)
         return v + np.where(positive, -size, size) == y
 
-    def _tabulated(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
+    def _by_table(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         """By the lemma of ``_support``: the noise next to y − v, on either side."""
-        release = single(y, np.float32, "sampler=torch is float32")
+        release = in_format(y, np.float32, "sampler=torch is float32")
         with np.errstate(over="ignore", under="ignore"):
             value = v.astype(np.float32)
         if not np.isfinite(value).all():
@@ -151,7 +151,7 @@ def _indices(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Least and greatest j worth a replay, within 1…2^bits; y ≠ v.
 
-    Also says where some j is feasible beyond doubt. With x = |noise|/b, j ≈ exp(−x)·2^bits.
+    And where some j is certainly feasible. With x = |noise|/b, j ≈ exp(−x)·2^bits.
     Rounding y − v, the half gaps, the quotient and the sampler's own log and product moves x by
     less than 6·2⁻⁵³ of the greatest term, exp by 2·2⁻⁵³: ``slack`` is above both. One more j on
     each side is numpy's rounding of 2 − U, another the rounding of j itself. Where x is above 10^6
@@ -195,14 +195,14 @@ def _torch_unit_noise() -> npt.NDArray[np.float32]:
     least = np.float32(torch.finfo(torch.float32).eps - 1)
     width = np.float32(1) - least
     grid = np.arange(2**_BITS32) * 2.0**-_BITS32
-    drawn = (
+    sample = (
         torch.empty(_PROBE)
         .uniform_(float(least), 1, generator=torch.Generator().manual_seed(0))
         .numpy()
     )
     fused = (grid * float(width) + float(least)).astype(np.float32)
     for u in (fused, grid.astype(np.float32) * width + least):
-        if np.array_equal(u[np.searchsorted(u[:-1], drawn)], drawn):
+        if np.array_equal(u[np.searchsorted(u[:-1], sample)], sample):
             break
     else:
         raise UsageError(

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.registry import nearest
-from dpaudit_attacks.floating_point._support import Array, Scored, single
+from dpaudit_attacks.floating_point._support import Array, Scored, in_format
 from dpaudit_attacks.floating_point.replay.release import Addition
-from dpaudit_attacks.floating_point.replay.samplers import Replay, verified
+from dpaudit_attacks.floating_point.replay.samplers import Replay, verified_replay
 
 __all__ = ["PairInversion"]
 
@@ -188,8 +188,8 @@ class PairInversion(Scored):
                 "only releases added in float64 show its pairs"
             )
         self.sampler, self.offset = sampler, offset
-        self.scale = _positive("scale", scale, noise)
-        self.sizes = None if sizes is None else _sizes(sizes)
+        self.scale = _parse_positive("scale", scale, noise)
+        self.sizes = None if sizes is None else _parse_sizes(sizes)
         if self.sizes is not None and not sampler.startswith("torch-"):
             raise UsageError(
                 f"sizes={sizes}: only torch's samplers pair within tensors; "
@@ -200,9 +200,11 @@ class PairInversion(Scored):
                 f"sizes={sizes}: below {BLOCK} values torch draws from 53-bit uniforms, of which "
                 "float32 shows nothing; use attack=reach"
             )
-        self.addition = Addition(np.dtype(_FORMATS[sums]), _positive("divisor", divisor, sums))
-        self._replay = verified(sampler)
-        self._short = verified("torch-f64-short") if sampler == "torch-f64" else None
+        self.addition = Addition(
+            np.dtype(_FORMATS[sums]), _parse_positive("divisor", divisor, sums)
+        )
+        self._replay = verified_replay(sampler)
+        self._short = verified_replay("torch-f64-short") if sampler == "torch-f64" else None
         self._known: dict[int, tuple[Layout, ...]] = {}
 
     def units(self, k: int) -> tuple[tuple[int, ...], ...]:
@@ -219,23 +221,26 @@ class PairInversion(Scored):
     def _feasible(self, y: Array, v: Array) -> Bools:
         """Of releases (t, k) and values (1, k) or (t, k)."""
         kind = self.addition.dtype.type
-        released, value = single(y, kind, f"dtype={self.addition.dtype}"), self.addition.rounded(v)
+        released, value = (
+            in_format(y, kind, f"dtype={self.addition.dtype}"),
+            self.addition.rounded(v),
+        )
         layouts = self._layouts(y.shape[1])
-        found = [self._of(layout, released, value) for layout in layouts]
-        if len(found) == 1:
-            return found[0]
+        units = [self._units_of(layout, released, value) for layout in layouts]
+        if len(units) == 1:
+            return units[0]
         return np.asarray(
-            np.stack([one.all(1) for one in found], axis=1).any(1, keepdims=True), bool
+            np.stack([one.all(1) for one in units], axis=1).any(1, keepdims=True), bool
         )
 
-    def _of(self, layout: Layout, y: npt.NDArray[Any], v: npt.NDArray[Any]) -> Bools:
+    def _units_of(self, layout: Layout, y: npt.NDArray[Any], v: npt.NDArray[Any]) -> Bools:
         """The units of one layout, of releases (t, k) and values (1, k) or (t, k)."""
         groups: list[tuple[Replay | None, npt.NDArray[np.intp]]] = [
             (self._replay, layout.pairs),
             (self._short, layout.short),
             (None, layout.alone[:, None]),
         ]
-        found = np.empty((len(y), sum(len(where) for _, where in groups)), bool)
+        units = np.empty((len(y), sum(len(where) for _, where in groups)), bool)
         column = 0
         for replay, everywhere in groups:
             for start in range(0, len(everywhere), _AT_ONCE):
@@ -243,21 +248,21 @@ class PairInversion(Scored):
                 step = max(1, _AT_ONCE // len(where))
                 for row in range(0, len(y), step):
                     rows = slice(row, row + step)
-                    shown, held = y[rows][:, where], (v if len(v) == 1 else v[rows])[:, where]
-                    values = np.broadcast_to(held, shown.shape)
-                    found[rows, column : column + len(where)] = self._some(replay, shown, values)
+                    part, expected = y[rows][:, where], (v if len(v) == 1 else v[rows])[:, where]
+                    values = np.broadcast_to(expected, part.shape)
+                    units[rows, column : column + len(where)] = self._units(replay, part, values)
                 column += len(where)
-        ordered: Bools = found[:, layout.order]
+        ordered: Bools = units[:, layout.order]
         return ordered
 
-    def _some(self, replay: Replay | None, y: npt.NDArray[Any], v: npt.NDArray[Any]) -> Bools:
+    def _units(self, replay: Replay | None, y: npt.NDArray[Any], v: npt.NDArray[Any]) -> Bools:
         """Units (t, u) of releases and values (t, u, coordinates)."""
         flat, values = (np.ascontiguousarray(x.reshape(-1, x.shape[2]).T) for x in (y, v))
         if replay is None:
-            found = np.asarray(self.addition.reachable(flat, values).all(0), bool)
+            units = np.asarray(self.addition.reachable(flat, values).all(0), bool)
         else:
-            found = replay.feasible(flat, values, addition=self.addition, scale=self.scale)
-        return found.reshape(y.shape[:2])
+            units = replay.feasible(flat, values, addition=self.addition, scale=self.scale)
+        return units.reshape(y.shape[:2])
 
     def _layouts(self, k: int) -> tuple[Layout, ...]:
         """The units of a release of ``k`` numbers, for each offset that may be."""
@@ -284,47 +289,48 @@ class PairInversion(Scored):
                 f"sizes={k} if each had a call of its own"
             )
         sizes = self.sizes or (k,)
-        said = f"sizes={'+'.join(map(str, sizes))}"
+        option = f"sizes={'+'.join(map(str, sizes))}"
         if sum(sizes) != k:
             raise UsageError(
-                f"{said}: add up to {sum(sizes)}, but releases have {k} numbers; name every tensor"
+                f"{option}: add up to {sum(sizes)}, but releases have {k} numbers; "
+                "name every tensor"
             )
         pairing, few = self._short is not None, short(sizes)
         if pairing and few % 2 and len(offsets) == 1:
             raise UsageError(
-                f"{said}: tensors below 16 values hold {few}, an odd number, which shifts their "
+                f"{option}: tensors below 16 values hold {few}, an odd number, which shifts their "
                 "pairs from release to release; say offset=unknown"
             )
         many = offsets if pairing and few else (0,)
         return tuple(in_tensors(sizes, offset=offset, short_pairs=pairing) for offset in many)
 
 
-def _positive(name: str, given: float, dtype: str) -> float:
+def _parse_positive(name: str, value: float, dtype: str) -> float:
     with np.errstate(all="ignore"):
-        if isinstance(given, (str, bool)) or not (
-            given > 0 and np.isfinite(_FORMATS[dtype](given))
+        if isinstance(value, (str, bool)) or not (
+            value > 0 and np.isfinite(_FORMATS[dtype](value))
         ):
-            raise UsageError(f"{name}={given}: must be a finite {dtype} number above 0")
-        if not _FORMATS[dtype](given) > 0:
-            raise UsageError(f"{name}={given}: is 0 as a {dtype} number; choose a larger one")
-    return float(given)
+            raise UsageError(f"{name}={value}: must be a finite {dtype} number above 0")
+        if not _FORMATS[dtype](value) > 0:
+            raise UsageError(f"{name}={value}: is 0 as a {dtype} number; choose a larger one")
+    return float(value)
 
 
-def _sizes(given: Sequence[int] | int | str) -> tuple[int, ...]:
+def _parse_sizes(option: Sequence[int] | int | str) -> tuple[int, ...]:
     parts = (
-        given.split("+")
-        if isinstance(given, str)
-        else [given]
-        if isinstance(given, int)
-        else list(given)
+        option.split("+")
+        if isinstance(option, str)
+        else [option]
+        if isinstance(option, int)
+        else list(option)
     )
     try:
-        found = tuple(int(part) for part in parts)
+        sizes = tuple(int(part) for part in parts)
     except (TypeError, ValueError):
-        found = ()
-    whole = isinstance(given, str) or all(isinstance(part, (int, np.integer)) for part in parts)
-    if not found or min(found) < 1 or not whole or isinstance(given, bool):
+        sizes = ()
+    whole = isinstance(option, str) or all(isinstance(part, (int, np.integer)) for part in parts)
+    if not sizes or min(sizes) < 1 or not whole or isinstance(option, bool):
         raise UsageError(
-            f"sizes={given}: must be whole numbers above 0, one per tensor, e.g. sizes=400+120"
+            f"sizes={option}: must be whole numbers above 0, one per tensor, e.g. sizes=400+120"
         )
-    return found
+    return sizes

@@ -15,9 +15,9 @@ from dpaudit.errors import UsageError
 from dpaudit_attacks.floating_point._support import (
     Array,
     Scored,
+    in_format,
     in_pieces,
-    number,
-    single,
+    parse_number,
 )
 
 __all__ = ["Reach"]
@@ -90,12 +90,13 @@ class Reach(Scored):
             )
         with np.errstate(over="ignore", under="ignore"):
             divisors = [
-                float(_FORMATS[name](number("divisor", self.divisor))) for name in self._formats
+                float(_FORMATS[name](parse_number("divisor", self.divisor)))
+                for name in self._formats
             ]
         if not all(d > 0 and math.isfinite(d) for d in divisors):
             raise UsageError(f"divisor={self.divisor}: must be a finite number > 0 in {self.dtype}")
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
-            if bound is not None and not math.isfinite(number(name, bound)):
+            if bound is not None and not math.isfinite(parse_number(name, bound)):
                 raise UsageError(f"{name}={bound}: must be a finite number; leave it out for none")
         if self.lower is not None and self.upper is not None and not self.lower < self.upper:
             raise UsageError(
@@ -110,9 +111,9 @@ class Reach(Scored):
         """
         if self.dtype != "auto":
             return self
-        found = copy.copy(self)
-        object.__setattr__(found, "_all_narrow", all(_narrow(y).all() for y in releases))
-        return found
+        attack = copy.copy(self)
+        object.__setattr__(attack, "_all_narrow", all(_narrow(y).all() for y in releases))
+        return attack
 
     @property
     def _formats(self) -> tuple[str, ...]:
@@ -120,15 +121,17 @@ class Reach(Scored):
 
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         if self.dtype != "auto":
-            return in_pieces(self._told, y, v) | self._at_bound(y)
+            return in_pieces(self._in_one_format, y, v) | self._at_bound(y)
         all_narrow = bool(_narrow(y).all()) if self._all_narrow is None else self._all_narrow
-        return in_pieces(partial(self._auto, all_narrow=all_narrow), y, v) | self._at_bound(y)
+        return in_pieces(
+            partial(self._in_either_format, all_narrow=all_narrow), y, v
+        ) | self._at_bound(y)
 
-    def _told(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
-        single(y, _FORMATS[self.dtype], f"dtype={self.dtype}")
-        return self._reached(y, v, self.dtype)
+    def _in_one_format(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
+        in_format(y, _FORMATS[self.dtype], f"dtype={self.dtype}")
+        return self._reachable(y, v, self.dtype)
 
-    def _auto(self, y: Array, v: Array, *, all_narrow: bool) -> npt.NDArray[np.bool_]:
+    def _in_either_format(self, y: Array, v: Array, *, all_narrow: bool) -> npt.NDArray[np.bool_]:
         with np.errstate(over="ignore", under="ignore"):
             v32 = v.astype(np.float32)
         whole = np.rint(y) == y
@@ -139,27 +142,29 @@ class Reach(Scored):
         )
         for name, chosen in (("float32", narrow), ("float64", wide)):
             at = np.flatnonzero(chosen & ~out)
-            out[at] = self._reached(y[at], v[at], name)
+            out[at] = self._reachable(y[at], v[at], name)
         return out
 
-    def _reached(self, y: Array, v: Array, name: str) -> npt.NDArray[np.bool_]:
+    def _reachable(self, y: Array, v: Array, name: str) -> npt.NDArray[np.bool_]:
         kind = _FORMATS[name]
         with np.errstate(over="ignore", under="ignore"):
             value = v.astype(kind)
             if not np.isfinite(value).all():
                 raise UsageError(f"value: above the largest {name} number; choose another dtype")
-            divisor, given = kind(self.divisor), y.astype(kind)
+            divisor, release = kind(self.divisor), y.astype(kind)
             if divisor == 1:
-                return _added(given, value)
-            sums = given * divisor
+                return _reachable_by_sum(release, value)
+            sums = release * divisor
             exact = (
                 np.isfinite(sums)
-                & (np.abs(given) > np.finfo(kind).tiny)
+                & (np.abs(release) > np.finfo(kind).tiny)
                 & (math.frexp(divisor)[0] == 0.5)
             )
             out = np.empty(y.shape, np.bool_)
-            out[exact] = _added(sums[exact], value[exact])
-            out[~exact] = _added_and_divided(given[~exact], value[~exact], divisor, _INTEGERS[name])
+            out[exact] = _reachable_by_sum(sums[exact], value[exact])
+            out[~exact] = _reachable_by_quotient(
+                release[~exact], value[~exact], divisor, _INTEGERS[name]
+            )
             return out
 
     def _at_bound(self, y: Array) -> npt.NDArray[np.bool_]:
@@ -188,7 +193,7 @@ def _narrow(y: Array) -> npt.NDArray[np.bool_]:
         return np.asarray(y.astype(np.float32) == y)
 
 
-def _added(y: npt.NDArray[Any], v: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _reachable_by_sum(y: npt.NDArray[Any], v: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Whether fl(v + n) = y for some n, all in the arrays' format."""
     noise = y - v
     out: npt.NDArray[np.bool_] = v + noise == y
@@ -199,7 +204,7 @@ def _added(y: npt.NDArray[Any], v: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return out
 
 
-def _added_and_divided(
+def _reachable_by_quotient(
     y: npt.NDArray[Any],
     v: npt.NDArray[Any],
     divisor: np.floating[Any],

@@ -97,16 +97,16 @@ def fundamental(x: Array, u: Array) -> Array:
     harmonic, whose γ is k times too large. u/k of a pancake's own u has phases spread evenly over k
     values, whose resonance is about 0. Not below |u| = 0.25, where nothing is confirmed.
     """
-    strong, found = _AS_STRONG * float(resonance(x, u)[0]), u
+    strong, shortest = _AS_STRONG * float(resonance(x, u)[0]), u
     for k in range(2, min(_MOST_PARTS, int(np.linalg.norm(u) / SHORTEST)) + 1):
         if float(resonance(x, u / k)[0]) >= strong:
-            found = u / k
-    return u if found is u else refine(x, found)
+            shortest = u / k
+    return u if shortest is u else refine(x, shortest)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a confirmed u says of the pancake; intervals hold with probability about 0.95 each.
+    """The pancake's parameters by a confirmed u; intervals hold with probability about 0.95 each.
 
     ``angle`` is what is left, in radians, between ``direction`` and the true w (root mean square).
     """
@@ -121,8 +121,8 @@ class Estimate:
     angle: float
 
 
-def estimate(fitted: Array, held: Array, u: Array) -> Estimate:
-    """β, γ and w from u, with its phases on fresh rows ``held``.
+def estimate(fitted: Array, held_out: Array, u: Array) -> Estimate:
+    """β, γ and w from u, with its phases on fresh rows ``held_out``.
 
     u was fitted by least squares on rows ``fitted`` (n, d). The phases on held-out rows have
     variance v·(1 + d/(n − d − 1)), v = β²r²/(2πγ²): χ² gives the interval for v. |u| = f =
@@ -132,9 +132,9 @@ def estimate(fitted: Array, held: Array, u: Array) -> Estimate:
     d = len(u)
     length = float(np.linalg.norm(u))
     spare = max(1, len(fitted) - d - 1)
-    phases = _phases(held, u)
+    phases = _phases(held_out, u)
     square = float(phases @ phases) / (1 + d / spare)
-    m = len(held)
+    m = len(held_out)
 
     def solve(variance: float, f: float) -> tuple[float, float]:
         product = math.sqrt(2 * math.pi * variance)  # β·r/γ
@@ -180,11 +180,11 @@ def from_covariance(x: Array) -> Array:
     n, d = x.shape
     _, vectors = np.linalg.eigh(x.T @ x / n)
     frequency = np.arange(SHORTEST, 4.0, 0.01)
-    found = []
+    candidates = []
     for w in {0: vectors[:, 0], d - 1: vectors[:, -1]}.values():
         score = resonance((x @ w)[:, None], frequency[:, None])
-        found.append(w * frequency[int(score.argmax())])
-    return np.array(found)
+        candidates.append(w * frequency[int(score.argmax())])
+    return np.array(candidates)
 
 
 def from_scan(x: Array) -> Array:

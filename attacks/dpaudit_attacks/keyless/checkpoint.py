@@ -68,8 +68,8 @@ class Checkpoint:
         if stage.done <= (0 if self.stage is None else self.stage.done):
             return
         self.stage = stage
-        beside = self._path.with_name(f".{self._path.name}.part")
-        with open(beside, "wb") as file:
+        part = self._path.with_name(f".{self._path.name}.part")
+        with open(part, "wb") as file:
             np.savez_compressed(
                 file,
                 of=self._of,
@@ -78,4 +78,4 @@ class Checkpoint:
                 k=stage.k,
                 seconds=self.spent(),
             )
-        beside.replace(self._path)
+        part.replace(self._path)

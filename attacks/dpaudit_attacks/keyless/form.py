@@ -33,11 +33,11 @@ def rows_for(d: int, *, beta: float, gamma: float, shrink: float = 1.0) -> int:
     the best n for a strong one.
     """
     n = np.arange(d + 6, 8 * d + 64)
-    left = -math.log(beta) - d / n * (np.log(n / d) / 2 + math.log(gamma * shrink / beta))
-    enough = np.flatnonzero(left - n * _WEAK >= _MARGIN)
+    log_margin = -math.log(beta) - d / n * (np.log(n / d) / 2 + math.log(gamma * shrink / beta))
+    enough = np.flatnonzero(log_margin - n * _WEAK >= _MARGIN)
     if len(enough):
         return int(n[enough[0]])
-    return max(int(n[0]), int(_FEWER * n[(left - n * _STRONG).argmax()]))
+    return max(int(n[0]), int(_FEWER * n[(log_margin - n * _STRONG).argmax()]))
 
 
 def decreasing(beta: float, factor: float) -> list[float]:

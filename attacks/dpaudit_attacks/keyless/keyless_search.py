@@ -16,9 +16,16 @@ from dpaudit.accounting.hardness import blur, measured
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence, Interval
-from dpaudit_attacks.keyless.plan import Cell, Job, covered, in_words, jobs, so_far
+from dpaudit_attacks.keyless.plan import (
+    Cell,
+    Job,
+    covered_cells,
+    describe_cells,
+    jobs,
+    partial_cell,
+)
 from dpaudit_attacks.keyless.recovered import save
-from dpaudit_attacks.keyless.reduction import installed, reducer
+from dpaudit_attacks.keyless.reduction import installed_reducers, reducer
 from dpaudit_attacks.keyless.search import CONFIRMED, Rows, Search
 
 __all__ = ["KeylessSearch"]
@@ -33,13 +40,13 @@ _MEASURED_DIM = 128  # thresholds were measured up to here
 _FLOAT32 = math.sqrt(3) * blur("float32")  # of noise drawn so, in σ
 
 
-def _measured_beyond(dim: int, seconds: float) -> dict[int, float]:
-    found = [
+def _measured_threshold(dim: int, seconds: float) -> dict[int, float]:
+    betas = [
         cell.beta
         for cell in measured()
         if cell.dim >= dim and cell.found == cell.keys and cell.seconds <= seconds
     ]
-    return {dim: max(found)} if found and reducer().name == "blaster" else {}
+    return {dim: max(betas)} if betas and reducer().name == "blaster" else {}
 
 
 class KeylessSearch:
@@ -86,7 +93,7 @@ class KeylessSearch:
         self._block, self._beta, self._planned = block, beta, planned
         self._rows: dict[int, Rows] = {}
         self._search: Search | None = None
-        self._reducers = (reducer(by),) if by else installed()
+        self._reducers = (reducer(by),) if by else installed_reducers()
 
     def update(self, block: Block) -> None:
         d = block.z.shape[1]
@@ -125,14 +132,14 @@ class KeylessSearch:
         """
         spent, best = 0.0, dict[int, float]()
         dims = dict.fromkeys([dim] if dim else _SWEPT, 1.0)
-        for job in jobs(dims, seconds=seconds, easy=False, reducers=installed()):
+        for job in jobs(dims, seconds=seconds, easy=False, reducers=installed_reducers()):
             spent += job.cost / 2
             if max(spent, job.cost) > seconds:
                 continue
             if job.gamma < 3 * math.sqrt(job.d) and job.d <= _MEASURED_DIM:
                 best[job.d] = max(best.get(job.d, 0.0), job.beta)
         if dim is not None and dim > _MEASURED_DIM:
-            best |= _measured_beyond(dim, seconds)
+            best |= _measured_threshold(dim, seconds)
         return tuple(
             BlindSpot(
                 test="keyless-search",
@@ -174,17 +181,17 @@ class KeylessSearch:
                 statistic=0.0,
                 effect="not searched: "
                 + ("no time was given" if self._rows else "no rows of 2 to 256 values"),
-                blind_spots=(self._blind(()),),
+                blind_spots=(self._blind_spot(()),),
             )
         if search.best is not None and search.p <= CONFIRMED:
-            return self._found(search)
+            return self._finding(search)
         return Evidence(
             p=search.p,
             statistic=float(search.candidates),
-            effect=self._nothing(search),
-            blind_spots=(self._blind(self._covered(search)),),
+            effect=self._effect(search),
+            blind_spots=(self._blind_spot(self._covered_cells(search)),),
             details={
-                "covered": [asdict(cell) for cell in self._covered(search)],
+                "covered": [asdict(cell) for cell in self._covered_cells(search)],
                 "completed": [asdict(job) for job in search.completed],
                 "broken": [asdict(job) for job in search.broken],
                 "candidates": search.candidates,
@@ -192,10 +199,10 @@ class KeylessSearch:
             },
         )
 
-    def _found(self, search: Search) -> Evidence:
-        found = search.best
-        assert found is not None  # noqa: S101 for mypy: the caller looked
-        e, d = found.estimate, found.job.d
+    def _finding(self, search: Search) -> Evidence:
+        candidate = search.best
+        assert candidate is not None  # noqa: S101 for mypy: the caller looked
+        e, d = candidate.estimate, candidate.job.d
         details: dict[str, Any] = {
             "d": d,
             "w": e.direction,
@@ -204,28 +211,28 @@ class KeylessSearch:
             "gamma": e.gamma,
             "gamma_interval": [e.gamma_low, e.gamma_high],
             "angle": e.angle,
-            "reduction": found.reduction,
-            "reducer": found.job.reducer,
-            "lattice_rows": found.rows,
-            "seconds": found.seconds,
-            "cpu_seconds": found.cpu_seconds,
+            "reduction": candidate.reduction,
+            "reducer": candidate.job.reducer,
+            "lattice_rows": candidate.rows,
+            "seconds": candidate.seconds,
+            "cpu_seconds": candidate.cpu_seconds,
             "search_seconds": search.seconds,
         }
-        proof = _proof(details, self._rows[d].held)
+        proof = _proof(details, self._rows[d].held_out)
         reads = ""
         if proof is not None:
-            told, shift = proof
-            rows = len(self._rows[d].held)
-            details["proof"] = {"told_apart": told, "of": rows, "shift_in_sigma": shift}
-            reads = f": {told} of {rows} told from a copy {shift:.2g} σ away"
+            correct, shift = proof
+            rows = len(self._rows[d].held_out)
+            details["proof"] = {"told_apart": correct, "of": rows, "shift_in_sigma": shift}
+            reads = f": {correct} of {rows} distinguished from a copy {shift:.2g} σ away"
         return Evidence(
             p=search.p,
             statistic=e.beta,
             effect=(
                 f"recovered a Gaussian pancake at d={d}: β = {e.beta:.3g} "
                 f"({e.beta_low:.3g}…{e.beta_high:.3g}), γ = {e.gamma:.4g}, its direction to "
-                f"{e.angle:.1g} radians, by {found.reduction} in {found.seconds:.1f} s; whoever "
-                f"holds it reads the releases{reads}"
+                f"{e.angle:.1g} radians, by {candidate.reduction} in {candidate.seconds:.1f} s; "
+                f"whoever holds it reads the releases{reads}"
             ),
             cause="a Gaussian pancake along a secret direction",
             cause_rank=8,
@@ -236,25 +243,26 @@ class KeylessSearch:
             details=details,
         )
 
-    def _covered(self, search: Search) -> tuple[Cell, ...]:
+    def _covered_cells(self, search: Search) -> tuple[Cell, ...]:
         """By completed searches, and by the completed part of those that the deadline ended."""
         parts = (
-            so_far(job, stage, shrink=self._rows[job.d].shrink) for job, stage in search.unfinished
+            partial_cell(job, stage, shrink=self._rows[job.d].shrink)
+            for job, stage in search.unfinished
         )
-        return covered([*search.completed, *(part for part in parts if part is not None)])
+        return covered_cells([*search.completed, *(part for part in parts if part is not None)])
 
-    def _nothing(self, search: Search) -> str:
-        said = f"searched {in_words(self._covered(search)) or 'wide peaks only'}"
+    def _effect(self, search: Search) -> str:
+        effect = f"searched {describe_cells(self._covered_cells(search)) or 'wide peaks only'}"
         if search.unfinished or search.waiting:
-            said += (
+            effect += (
                 f"; stopped by the time limit after {search.seconds:.0f} s "
                 f"with {search.waiting} searches waiting"
             )
         if search.broken:
-            said += f"; {len(search.broken)} searches broke off"
-        return said + self._missing()
+            effect += f"; {len(search.broken)} searches broke off"
+        return effect + self._reducer_hint()
 
-    def _missing(self) -> str:
+    def _reducer_hint(self) -> str:
         if not self._reducers:
             return f"; the lattice search was not run: no lattice reducer is installed ({_REMEDY})"
         if all(one.name == "fpylll" for one in self._reducers):
@@ -262,8 +270,8 @@ class KeylessSearch:
             return f"; by fpylll alone, lattices of at most {most} rows ({_FASTER} takes more)"
         return ""
 
-    def _blind(self, cells: Sequence[Cell]) -> BlindSpot:
-        reached = in_words(cells)
+    def _blind_spot(self, cells: Sequence[Cell]) -> BlindSpot:
+        reached = describe_cells(cells)
         blurred = {cell.d: None for cell in cells if cell.beta < cell.gamma * _FLOAT32}
         return BlindSpot(
             test="keyless-search",
@@ -276,7 +284,7 @@ class KeylessSearch:
                     if reached
                     else "at any d and β"
                 )
-                + self._missing()
+                + self._reducer_hint()
                 + "; rounded releases hide it too"
                 + "".join(
                     f"; float32 noise at d={d}, which is as if β ≥ "
@@ -287,7 +295,7 @@ class KeylessSearch:
         )
 
 
-def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> tuple[int, float]:
+def _proof(details: Mapping[str, Any], held_out: npt.NDArray[np.float64]) -> tuple[int, float]:
     """How many held-out rows the recovered direction tells from the same a shift away.
 
     With the shift. The shift is half the spacing of the peaks along the
@@ -300,6 +308,6 @@ def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> tuple[i
     length = math.sqrt(2 * math.pi) * details["gamma"] / square / 2
     shift = length * np.asarray(details["w"], dtype=np.float64)
     scores = RecoveredDirection(recovered=details, sigma=1.0).score(
-        held, np.stack([np.zeros_like(shift), shift])
+        held_out, np.stack([np.zeros_like(shift), shift])
     )
     return int((scores[:, 0] > scores[:, 1]).sum()), length

@@ -11,7 +11,7 @@ from dpaudit_attacks.keyless.form import rows_for
 from dpaudit_attacks.keyless.reduction import reducer
 from dpaudit_attacks.keyless.reduction.interface import Reducer
 
-__all__ = ["Cell", "Job", "beta_reached", "covered", "in_words", "jobs", "so_far"]
+__all__ = ["Cell", "Job", "beta_reached", "covered_cells", "describe_cells", "jobs", "partial_cell"]
 
 # Per reducer: BKZ block → hardness ln²(1/β)/(4·d·ln(γ'/β)), about the ln of the root-Hermite factor
 # that is needed. fpylll: of specimens just at the threshold the search found, from 20,000 rows
@@ -62,7 +62,7 @@ class Cell:
     gamma: float
 
 
-def so_far(job: Job, stage: str, *, shrink: float) -> Job | None:
+def partial_cell(job: Job, stage: str, *, shrink: float) -> Job | None:
     """What an unfinished ``job`` completed before ``stage``: the same with a smaller block and β.
 
     None if that is nothing. ``shrink`` as for :func:`beta_reached`.
@@ -78,7 +78,7 @@ def so_far(job: Job, stage: str, *, shrink: float) -> Job | None:
     return None if beta is None else replace(job, block=done, beta=min(beta, job.beta))
 
 
-def covered(completed: Sequence[Job]) -> tuple[Cell, ...]:
+def covered_cells(completed: Sequence[Job]) -> tuple[Cell, ...]:
     """The cells of these jobs that no other one contains, by d and γ."""
     lattice = [job for job in completed if job.kind == "lattice"]
     cells = {Cell(job.d, job.beta, job.gamma) for job in lattice}
@@ -96,7 +96,7 @@ def covered(completed: Sequence[Job]) -> tuple[Cell, ...]:
     return tuple(sorted(most, key=lambda cell: (cell.d, cell.gamma)))
 
 
-def in_words(cells: Sequence[Cell]) -> str:
+def describe_cells(cells: Sequence[Cell]) -> str:
     """Cells by γ/√d and d: "d=8 (β ≤ 0.2), d=12 (β ≤ 0.1) at γ ≤ 2√d"."""
     by_times: dict[float, list[str]] = {}
     for cell in cells:
@@ -119,12 +119,12 @@ def beta_reached(
     None where that is below 1e-9. ``shrink`` is the length of the rows in the lattice, in units of
     √d; ``by`` reduces, in as many rows as it takes (None: fpylll, in any number).
     """
-    wanted = _HARDNESS["fpylll" if by is None else by.name][block]
+    hardness = _HARDNESS["fpylll" if by is None else by.name][block]
     most_rows = math.inf if by is None else by.most_rows
 
     def within(beta: float) -> bool:
         rows = rows_for(d, beta=beta, gamma=gamma, shrink=shrink)
-        return rows <= most_rows and _hardness(d, beta, gamma, shrink, rows) >= wanted
+        return rows <= most_rows and _hardness(d, beta, gamma, shrink, rows) >= hardness
 
     low, high = math.log(_SMALLEST_BETA), math.log(_LARGEST_BETA)
     if not within(_SMALLEST_BETA):
@@ -170,7 +170,7 @@ def jobs(
     Of each d at γ̂ = 2√d, the least that the pancake's own guarantee allows (it covers smaller γ),
     and of the three smallest above 3 at γ̂ = 20√d, one job each: the largest β at which all of them
     together fit into ``seconds``; the two costliest first if they fit, as they decide when all end,
-    then the cheapest. After these the others, cheapest first. Where a β wants more rows than a
+    then the cheapest. After these the others, cheapest first. Where a β needs more rows than a
     reducer takes, it gets the largest β that fits: while there is a reducer, no dimension is left
     out.
     """

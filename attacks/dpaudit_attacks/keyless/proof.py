@@ -27,7 +27,7 @@ class _Recovered:
     gamma: float
 
 
-def _checked(details: Mapping[str, Any]) -> _Recovered:
+def _parse_recovered(details: Mapping[str, Any]) -> _Recovered:
     try:
         w = np.asarray(details["w"], dtype=np.float64)
         beta, gamma = float(details["beta"]), float(details["gamma"])
@@ -60,7 +60,9 @@ class RecoveredDirection:
             UsageError: w, β or γ missing or not usable.
             KeyFileError: the file is unreadable, readable by others, or something else.
         """
-        self._key = _checked(recovered if isinstance(recovered, Mapping) else load(recovered))
+        self._key = _parse_recovered(
+            recovered if isinstance(recovered, Mapping) else load(recovered)
+        )
         self._sigma = sigma
 
     def score(self, releases: Array, candidates: Array) -> Array:
@@ -81,8 +83,3 @@ class RecoveredDirection:
             beta=self._key.beta,
             gamma=self._key.gamma,
         )
-
-    def evidence(self, releases: Array, candidates: Array, truth: Array) -> Mapping[str, Any]:
-        """Nothing beyond the scores."""
-        del releases, candidates, truth
-        return {}

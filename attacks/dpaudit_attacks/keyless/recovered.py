@@ -23,9 +23,9 @@ def save(details: Mapping[str, Any], path: str | Path) -> None:
     Raises:
         KeyFileError: the file exists, or cannot be written.
     """
-    kept = {"format": _FORMAT, **{name: details[name] for name in ("d", "w", "beta", "gamma")}}
+    document = {"format": _FORMAT, **{name: details[name] for name in ("d", "w", "beta", "gamma")}}
     try:
-        write_file(Path(path), json.dumps(kept), mode=0o600, replace=False)
+        write_file(Path(path), json.dumps(document), mode=0o600, replace=False)
     except FileExistsError as error:
         raise KeyFileError(
             f"recovered={path}: exists already and is never overwritten; choose another name"

@@ -45,8 +45,8 @@ class Rows:
     def __init__(self, d: int) -> None:
         """Start empty."""
         self.d = d
-        self.seen = 0
-        self.held: Array = np.empty((0, d))
+        self.count = 0
+        self.held_out: Array = np.empty((0, d))
         self.check: Array = np.empty((0, d))
         self.pool: Array = np.empty((0, d))
         self._most = 4 * d + _SPARE
@@ -54,20 +54,23 @@ class Rows:
 
     def add(self, z: Array) -> None:
         """Take in rows z (n, d)."""
-        if self.seen >= _SEEN:
+        if self.count >= _SEEN:
             return
-        if len(self.held) < HELD or len(self.check) < _CHECKED:
-            turn = (self.seen + np.arange(len(z))) % 4
-            held, check = np.flatnonzero(turn == 0), np.flatnonzero(turn == 1)
-            held, check = held[: HELD - len(self.held)], check[: _CHECKED - len(self.check)]
-            self.held = np.concatenate([self.held, z[held]])
+        if len(self.held_out) < HELD or len(self.check) < _CHECKED:
+            turn = (self.count + np.arange(len(z))) % 4
+            held_out, check = np.flatnonzero(turn == 0), np.flatnonzero(turn == 1)
+            held_out, check = (
+                held_out[: HELD - len(self.held_out)],
+                check[: _CHECKED - len(self.check)],
+            )
+            self.held_out = np.concatenate([self.held_out, z[held_out]])
             self.check = np.concatenate([self.check, z[check]])
             free = np.ones(len(z), bool)
-            free[held] = free[check] = False
+            free[held_out] = free[check] = False
             rest = z[free]
         else:
             rest = z
-        self.seen += len(z)
+        self.count += len(z)
         norm = np.einsum("ij,ij->i", rest, rest)
         small = (norm < self._limit) & (norm >= SHORTEST_ROW**2)
         if small.any():
@@ -87,7 +90,9 @@ class Rows:
     def enough(self) -> bool:
         """Whether a lattice can be built and a candidate confirmed."""
         enough = max(128, 2 * self.d)
-        return len(self.pool) >= self.d + 8 and len(self.held) >= 128 and len(self.check) >= enough
+        return (
+            len(self.pool) >= self.d + 8 and len(self.held_out) >= 128 and len(self.check) >= enough
+        )
 
 
 CONFIRMED = 1e-9  # a p-value that ends the search
@@ -98,7 +103,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The candidate with the least p-value: which job proposed it, and what it says.
+    """The candidate with the least p-value: which job proposed it, and its estimate.
 
     ``seconds`` and ``cpu_seconds`` are those of its job.
     """
@@ -225,7 +230,7 @@ class Search:
         rows = self._rows[job.d]
         u = np.asarray(line["u"], np.float64)
         self.candidates += 1
-        p = min(1.0, confirm(rows.held, u) * self.candidates * (self.candidates + 1))
+        p = min(1.0, confirm(rows.held_out, u) * self.candidates * (self.candidates + 1))
         if p < self.p or self.best is None:
             u = fundamental(rows.check, refine(rows.check, u))
             if np.linalg.norm(u) < _SHORTEST:
@@ -239,7 +244,7 @@ class Search:
                 rows=int(line["rows"]),
                 seconds=float(line["seconds"]),
                 cpu_seconds=float(line["cpu"]),
-                estimate=estimate(rows.check, rows.held, u),
+                estimate=estimate(rows.check, rows.held_out, u),
             )
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ def _passes(check: Array, score: float) -> bool:
 
 
 def lines(job: Mapping[str, Any], rows: Array, check: Array) -> Iterator[dict[str, Any]]:
-    """What a job says: its candidates, its stages, and that it is done."""
+    """The messages of a job: its candidates, its stages, and that it is done."""
     if job["kind"] == "easy" or job["easy"]:
         yield from _easy(rows, check)
     if job["kind"] != "easy":
@@ -57,10 +57,10 @@ def lines(job: Mapping[str, Any], rows: Array, check: Array) -> Iterator[dict[st
 def _easy(rows: Array, check: Array) -> Iterator[dict[str, Any]]:
     began, began_cpu = time.monotonic(), time.process_time()
     everything = np.concatenate([check, rows])
-    found = [("covariance", u) for u in from_covariance(everything)]
+    starts = [("covariance", u) for u in from_covariance(everything)]
     if rows.shape[1] in range(2, SCANNED_DIM + 1):
-        found += [("scan", u) for u in from_scan(check)]
-    for method, start in found:
+        starts += [("scan", u) for u in from_scan(check)]
+    for method, start in starts:
         u = refine(everything, start)
         score = float(resonance(everything, u)[0])
         if _passes(everything, score):
@@ -75,25 +75,25 @@ def _easy(rows: Array, check: Array) -> Iterator[dict[str, Any]]:
 
 
 def _lattice(job: Mapping[str, Any], rows: Array, check: Array) -> Iterator[dict[str, Any]]:
-    known, stage, began_cpu = -1.0, "", time.process_time()
-    for found in find_direction(
+    best, stage, began_cpu = -1.0, "", time.process_time()
+    for candidate in find_direction(
         rows,
         beta=job["beta"],
         gamma=job["gamma"],
         reduction=Reduction(job["rows"] or None, job["block"], reducer(job["reducer"])),
         check=check,
     ):
-        if found.reduction != stage:
-            stage = found.reduction
-            yield {"stage": stage, "rows": found.rows, "seconds": found.seconds}
-        if _passes(check, found.score) and found.score > known:
-            known = found.score
+        if candidate.reduction != stage:
+            stage = candidate.reduction
+            yield {"stage": stage, "rows": candidate.rows, "seconds": candidate.seconds}
+        if _passes(check, candidate.score) and candidate.score > best:
+            best = candidate.score
             yield {
-                "u": found.u.tolist(),
-                "score": found.score,
-                "reduction": found.reduction,
-                "rows": found.rows,
-                "seconds": found.seconds,
+                "u": candidate.u.tolist(),
+                "score": candidate.score,
+                "reduction": candidate.reduction,
+                "rows": candidate.rows,
+                "seconds": candidate.seconds,
                 "cpu": time.process_time() - began_cpu,
             }
 

@@ -66,10 +66,10 @@ class Layout:
     @property
     def top(self) -> bool:
         """Whether a number shows the 18 highest bits of each of its words."""
-        shown = {word: length for word, highest, length in self.runs if highest == 31}
-        return all(shown.get(word, 0) >= 18 for word in range(self.words))
+        lengths = {word: length for word, highest, length in self.runs if highest == 31}
+        return all(lengths.get(word, 0) >= 18 for word in range(self.words))
 
-    def shown(self, uniforms: Uniforms) -> tuple[Words, Words]:
+    def certain_bits(self, uniforms: Uniforms) -> tuple[Words, Words]:
         """The words, and masks of the bits that are certain."""
         finite = np.isfinite(uniforms.values) & np.isfinite(uniforms.errors)
         scaled = np.where(finite, uniforms.values, 0.5) * 2.0**self.bits
@@ -100,7 +100,7 @@ class Layout:
             words[:, word] |= part.astype(np.uint32) << np.uint32(highest + 1 - length)
         return words.ravel()
 
-    def made(self, words: Words) -> Floats:
+    def numbers(self, words: Words) -> Floats:
         """The numbers that consecutive words make."""
         each = words.reshape(-1, self.words).astype(np.uint64)
         number = np.zeros(len(each), np.uint64)
@@ -206,7 +206,7 @@ def _polar_form(
     )
 
 
-def _woven(first: Uniforms, second: Uniforms, shape: tuple[int, ...]) -> Uniforms:
+def _interleave(first: Uniforms, second: Uniforms, shape: tuple[int, ...]) -> Uniforms:
     return Uniforms(
         np.stack([first.values, second.values], axis=1).reshape(shape),
         np.stack([first.errors, second.errors], axis=1).reshape(shape),
@@ -222,7 +222,7 @@ def _from_box_muller(
         pairs[order[0]], pairs[order[1]], (errors[order[0]], errors[order[1]]), unit
     )
     rest = Uniforms(_mirror(rest.values, mirrored), rest.errors)
-    return _woven(angle, rest, (-1,)) if angle_first else _woven(rest, angle, (-1,))
+    return _interleave(angle, rest, (-1,)) if angle_first else _interleave(rest, angle, (-1,))
 
 
 def _to_box_muller(u: Floats, *, mirrored: bool, angle_first: bool, sine_first: bool) -> Floats:
@@ -237,7 +237,7 @@ def _from_blocks(z: Floats, error: Floats, unit: float) -> Uniforms:
     c, s = np.moveaxis(z.reshape(-1, 2, BLOCK // 2), 1, 0)
     errors = np.moveaxis(error.reshape(-1, 2, BLOCK // 2), 1, 0)
     rest, angle = _polar_form(c, s, (errors[0], errors[1]), unit)
-    return _woven(Uniforms(1 - rest.values, rest.errors), angle, (-1,))
+    return _interleave(Uniforms(1 - rest.values, rest.errors), angle, (-1,))
 
 
 def _to_blocks(u: Floats) -> Floats:
@@ -247,7 +247,7 @@ def _to_blocks(u: Floats) -> Floats:
 
 
 def _box_mullers() -> list[Inversion]:
-    found = []
+    inversions = []
     for angle_first in (True, False):
         for mirrored in (True, False):
             for sine_first in (False, True):
@@ -256,13 +256,13 @@ def _box_mullers() -> list[Inversion]:
                 }  # fmt: skip
                 name = "Box-Muller" + ", angle first" * angle_first + ", from 1 - u" * mirrored
                 name += ", sine first" * sine_first
-                found.append(
+                inversions.append(
                     Inversion(
                         name, LAYOUTS, 2, DOUBLE_PRECISION,
                         partial(_from_box_muller, **how), partial(_to_box_muller, **how),
                     )
                 )  # fmt: skip
-    return found
+    return inversions
 
 
 def _inverses(inverse: Callable[..., Uniforms], forward: Callable[..., Floats]) -> list[Inversion]:

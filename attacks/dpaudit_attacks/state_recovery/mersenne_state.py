@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpaudit.numeric.generators import jit, tempered
 
-__all__ = ["SPAN", "follows", "recovered", "relations", "taps", "top_bits_relation"]
+__all__ = ["SPAN", "follows", "recover_state", "relations", "taps", "top_bits_relation"]
 
 Words = npt.NDArray[np.uint32]
 Bits = npt.NDArray[np.uint64]
@@ -28,7 +28,7 @@ _KEEPS = 0.02  # of the relations may fail
 _LEAST = 48
 
 
-def recovered(words: Words, known: Words) -> np.random.MT19937 | None:
+def recover_state(words: Words, known: Words) -> np.random.MT19937 | None:
     """The generator whose next words are ``words`` (n,), where the masks ``known`` (n,) are set.
 
     A word of which nothing is known has mask 0. None if the bits contradict each other, or if they
@@ -45,7 +45,7 @@ def recovered(words: Words, known: Words) -> np.random.MT19937 | None:
         or int(np.bitwise_count(known[_N:]).sum()) < unknown + _SPARE
     ):
         return None
-    packed = _solved(words, known, _rows(tempered), _rows(untempered), unknown)
+    packed = _solve(words, known, _rows(tempered), _rows(untempered), unknown)
     if not len(packed):
         return None
     solution = np.unpackbits(packed.view(np.uint8), bitorder="little")
@@ -155,7 +155,7 @@ def _rows(of: Callable[[Words], Words]) -> Words:
 
 
 @jit  # type: ignore[untyped-decorator]
-def _solved(words: Words, known: Words, temper: Words, untemper: Words, unknown: int) -> Bits:
+def _solve(words: Words, known: Words, temper: Words, untemper: Words, unknown: int) -> Bits:
     """The unknown bits, packed, those left open 0; nothing if the known ones contradict.
 
     Row ``basis[c]`` has its first bit at column c; column ``unknown`` stands for 1.
@@ -188,7 +188,7 @@ def _solved(words: Words, known: Words, temper: Words, untemper: Words, unknown:
             for i in range(32):
                 if temper[bit] >> np.uint32(i) & np.uint32(1):
                     row ^= fresh[i]
-            column = _reduced(row, basis)
+            column = _reduce(row, basis)
             if column == unknown:
                 return np.empty(0, np.uint64)
             if column < 0:
@@ -199,7 +199,7 @@ def _solved(words: Words, known: Words, temper: Words, untemper: Words, unknown:
                 spare = 0
         if spare >= _ENOUGH:
             break
-    return np.asarray(_substituted(basis, unknown))
+    return np.asarray(_substitute(basis, unknown))
 
 
 @jit  # type: ignore[untyped-decorator]
@@ -222,7 +222,7 @@ def _symbols(words: Words, known: Words, untemper: Words, unknown: int) -> Bits:
 
 
 @jit  # type: ignore[untyped-decorator]
-def _reduced(row: Bits, basis: Bits) -> int:
+def _reduce(row: Bits, basis: Bits) -> int:
     """Reduce ``row`` by ``basis`` in place; its first column then, which has no row; −1 if none."""
     width, count = len(row), len(basis)
     for word in range(width):
@@ -242,7 +242,7 @@ def _reduced(row: Bits, basis: Bits) -> int:
 
 
 @jit  # type: ignore[untyped-decorator]
-def _substituted(basis: Bits, unknown: int) -> Bits:
+def _substitute(basis: Bits, unknown: int) -> Bits:
     width = basis.shape[1]
     solution = np.zeros(width, np.uint64)
     solution[unknown >> 6] = np.uint64(1) << np.uint64(unknown & 63)

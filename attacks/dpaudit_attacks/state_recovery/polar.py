@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit_attacks.state_recovery.inversions import CANONICAL, DOUBLE, Layout, Uniforms
-from dpaudit_attacks.state_recovery.mersenne_state import recovered, relations
+from dpaudit_attacks.state_recovery.mersenne_state import recover_state, relations
 
 __all__ = ["WAYS", "polar_fits"]
 
@@ -54,30 +54,34 @@ def _fits(
     pairs: Floats, start: int, sizes: Sequence[int], layout: Layout, *, second_first: bool
 ) -> Iterator[tuple[str, int, Floats]]:
     turned = pairs[:, ::-1] if second_first else pairs
-    says = _KNOWN[layout] + ("" if second_first else ", first value first")
-    uniforms = _tried(turned[: max(sizes) // 2])
+    transform = _KNOWN[layout] + ("" if second_first else ", first value first")
+    uniforms = _uniform_pairs(turned[: max(sizes) // 2])
     triples = _triples(layout.nearest(uniforms.values).reshape(-1, _TRY), layout)
-    shown = layout.shown(uniforms) if len(triples) else None
+    words_and_masks = layout.certain_bits(uniforms) if len(triples) else None
     for size in sizes:
         used = size // 2
         numbers = _numbers(triples[triples[:, 2] < used], used)
         sure = np.flatnonzero(numbers >= 0)
-        if shown is None or not len(sure):
+        if words_and_masks is None or not len(sure):
             continue
         words = np.zeros((numbers[sure].max() + 1, _TRY), np.uint32)
         known = np.zeros_like(words)
-        words[numbers[sure]], known[numbers[sure]] = (x.reshape(-1, _TRY)[sure] for x in shown)
-        generator = recovered(words.ravel(), known.ravel())
+        words[numbers[sure]], known[numbers[sure]] = (
+            x.reshape(-1, _TRY)[sure] for x in words_and_masks
+        )
+        generator = recover_state(words.ravel(), known.ravel())
         if generator is None:
             continue
-        left = len(pairs) - int(sure[0])  # which stands at try 0
-        tries = int(1.4 * left) + 100  # too few with probability 1e-6
-        made = _accepted(layout.made(generator.random_raw(_TRY * tries).astype(np.uint32)))
-        rest = made[used - int(sure[0]) : left]
-        yield says, start + 2 * used, (rest[:, ::-1] if second_first else rest).ravel()
+        remaining = len(pairs) - int(sure[0])  # which stands at try 0
+        tries = int(1.4 * remaining) + 100  # too few with probability 1e-6
+        outputs = _accepted_pairs(
+            layout.numbers(generator.random_raw(_TRY * tries).astype(np.uint32))
+        )
+        rest = outputs[used - int(sure[0]) : remaining]
+        yield transform, start + 2 * used, (rest[:, ::-1] if second_first else rest).ravel()
 
 
-def _tried(pairs: Floats) -> Uniforms:
+def _uniform_pairs(pairs: Floats) -> Uniforms:
     """The two uniform numbers behind each pair, in turn."""
     square = (pairs * pairs).sum(axis=1, keepdims=True)
     with np.errstate(all="ignore"):
@@ -86,7 +90,7 @@ def _tried(pairs: Floats) -> Uniforms:
     return Uniforms(((x + 1) / 2).ravel(), errors.ravel())
 
 
-def _accepted(uniforms: Floats) -> Floats:
+def _accepted_pairs(uniforms: Floats) -> Floats:
     """The pairs (n, 2) that the polar method makes of uniform numbers."""
     x = 2 * uniforms.reshape(-1, 2) - 1
     square = (x * x).sum(axis=1, keepdims=True)
@@ -102,17 +106,17 @@ def _triples(words: Words, layout: Layout) -> Places:
         for key, at, mask in zip(keys, (place + 1, place + 1, place), masks, strict=True):
             key <<= np.uint64(1)
             key |= (np.bitwise_count(words[:, at] & mask) & 1).astype(np.uint64)
-    found = []
-    for second in _between(_SECOND):
-        for third in _between(_THIRD):
+    triples = []
+    for second in _pair_gaps(_SECOND):
+        for third in _pair_gaps(_THIRD):
             count = len(words) - third
             if count <= 0:
                 continue
             joined = keys[0][:count] ^ keys[1][second : second + count] ^ keys[2][third:]
-            found += [(i, i + second, i + third) for i in np.flatnonzero(joined == 0)]
-            if len(found) > len(words):
+            triples += [(i, i + second, i + third) for i in np.flatnonzero(joined == 0)]
+            if len(triples) > len(words):
                 return np.empty((0, 3), np.int64)  # each pair begins one triple at most
-    return np.array(found, np.int64).reshape(-1, 3)
+    return np.array(triples, np.int64).reshape(-1, 3)
 
 
 @cache
@@ -126,7 +130,7 @@ def _parities(layout: Layout) -> tuple[tuple[int, tuple[np.uint32, np.uint32, np
     )[:64]
 
 
-def _between(tries: int) -> range:
+def _pair_gaps(tries: int) -> range:
     """How many pairs lie so many tries on."""
     share = math.pi / 4
     middle, width = tries * share, _WIDTH * math.sqrt(tries * share * (1 - share))

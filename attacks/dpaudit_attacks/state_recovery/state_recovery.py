@@ -25,7 +25,7 @@ from dpaudit_attacks.state_recovery.inversions import (
 )
 from dpaudit_attacks.state_recovery.mersenne_state import (
     follows,
-    recovered,
+    recover_state,
     top_bits_relation,
 )
 from dpaudit_attacks.state_recovery.polar import WAYS, polar_fits
@@ -47,9 +47,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What one way to recover a state says of values that it did not use."""
+    """What one recovered state predicts of values that it was not recovered from."""
 
-    says: str
+    transform: str
     used: int
     predicted: int
     compared: int
@@ -58,8 +58,8 @@ class Prediction:
     def log_p(self) -> float:
         """The logarithm of a bound on P(so many right | honest): C(n, k) q^k, 0 at most."""
         n, k = self.compared, self.predicted
-        ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-        return min(0.0, float(ways) + k * math.log(_ALIKE))
+        choose = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+        return min(0.0, float(choose) + k * math.log(_ALIKE))
 
 
 @dataclass(slots=True)
@@ -103,8 +103,8 @@ class StateRecovery:
         self._run = _Run()
 
     def update(self, block: Block) -> None:
-        kept = len(self._run.values)
-        if self._claim.discrete or block.calls > 1 or min(block.values.size, KEPT) <= kept:
+        length = len(self._run.values)
+        if self._claim.discrete or block.calls > 1 or min(block.values.size, KEPT) <= length:
             return
         values = np.ascontiguousarray(block.values).ravel()[:KEPT] / self._claim.scale
         self._run = _Run(np.clip(values, -_FARTHEST, _FARTHEST), block.call)
@@ -115,10 +115,10 @@ class StateRecovery:
             effect = "not applicable: the claimed law is discrete"
             return Evidence(p=1.0, statistic=0.0, effect=effect)
         values = self._run.values
-        found, tried = None, 0
+        best, tried = None, 0
         if len(values) >= _LEAST:
-            tried = ways(self._claim.family)
-            found = max(
+            tried = count_ways(self._claim.family)
+            best = max(
                 predictions(values, family=self._claim.family),
                 key=lambda one: -one.log_p,
                 default=None,
@@ -131,25 +131,25 @@ class StateRecovery:
             says="generators other than the Mersenne Twister; transforms that are not inverted "
             "(ziggurats, sums, ratios); calls that draw fewer than 768 values in a row",
         )
-        if found is None or found.predicted == 0:
+        if best is None or best.predicted == 0:
             effect = f"no state fits: {tried} ways to invert {len(values):,} values"
             return Evidence(p=1.0, statistic=0.0, effect=effect, blind_spots=(blind,))
-        share = f"{found.predicted:,} of {found.compared:,}"
+        share = f"{best.predicted:,} of {best.compared:,}"
         effect = (
-            f"{found.says}: its state, recovered from {found.used:,} values, gives the noise that "
-            f"follows: {share} held-out values predicted"
+            f"{best.transform}: its state, recovered from {best.used:,} values, gives the noise "
+            f"that follows: {share} held-out values predicted"
         )
         return Evidence(
-            p=math.exp(max(min(0.0, found.log_p + math.log(tried)), -700.0)),
-            statistic=float(found.predicted),
+            p=math.exp(max(min(0.0, best.log_p + math.log(tried)), -700.0)),
+            statistic=float(best.predicted),
             effect=effect,
-            cause=found.says.removesuffix(", first value first"),
+            cause=best.transform.removesuffix(", first value first"),
             cause_rank=0,
             blind_spots=(blind,),
             details={
-                "generator": found.says,
+                "generator": best.transform,
                 "call": self._run.call,
-                "values needed": found.used,
+                "values needed": best.used,
                 "predicted": share.replace(",", ""),
             },
         )
@@ -167,15 +167,15 @@ class StateRecovery:
         whole = len(noise) // BLOCK * BLOCK - (BLOCK if len(noise) % BLOCK else 0)
         some = None if errors is None else errors[:whole] / std
         uniforms = TORCH_NORMAL.back(noise[:whole] / std, some)
-        return recovered(*TORCH_NORMAL.layouts[0].shown(uniforms))
+        return recover_state(*TORCH_NORMAL.layouts[0].certain_bits(uniforms))
 
     @staticmethod
     def torch_noise(words: npt.NDArray[np.uint32], *, std: float) -> Floats:
         """What ``torch.normal(0, std, (n,))`` makes of n words, n a multiple of 16."""
-        return std * TORCH_NORMAL.forth(TORCH_NORMAL.layouts[0].made(words))
+        return std * TORCH_NORMAL.forth(TORCH_NORMAL.layouts[0].numbers(words))
 
 
-def ways(family: str) -> int:
+def count_ways(family: str) -> int:
     """How many ways are tried for a claimed family, each from values in all sizes."""
     polar = WAYS if family == "gaussian" else 0
     return len(_SIZES) * (polar + sum(len(one.layouts) * one.each for one in INVERSIONS[family]))
@@ -187,17 +187,17 @@ def predictions(values: Floats, *, family: str) -> Iterator[Prediction]:
     Each from as few values as are enough.
     """
     for attempts in _attempts(values, family):
-        found: Prediction | None = None
-        for says, used, given in attempts:
-            wanted = values[used : used + len(given)]
-            alike = np.abs(given - wanted) <= _TOLERANCE * np.maximum(np.abs(given), 1.0)
-            one = Prediction(f"MT19937 and {says}", used, int(alike.sum()), len(wanted))
-            if found is None or one.log_p < found.log_p:
-                found = one
+        best: Prediction | None = None
+        for transform, used, forecast in attempts:
+            actual = values[used : used + len(forecast)]
+            alike = np.abs(forecast - actual) <= _TOLERANCE * np.maximum(np.abs(forecast), 1.0)
+            one = Prediction(f"MT19937 and {transform}", used, int(alike.sum()), len(actual))
+            if best is None or one.log_p < best.log_p:
+                best = one
             if one.predicted >= _ENOUGH * one.compared:
                 break
-        if found is not None:
-            yield found
+        if best is not None:
+            yield best
 
 
 Attempt = tuple[str, int, Floats]
@@ -216,7 +216,7 @@ def _attempts(values: Floats, family: str) -> Iterator[Iterator[Attempt]]:
             for layout in inversion.layouts:
                 few = single and inversion.unit == SINGLE_PRECISION and start == 0
                 if _worth_trying(layout, uniforms, few=few):
-                    yield _solved(inversion, layout, uniforms, start, sizes)
+                    yield _solve_states(inversion, layout, uniforms, start, sizes)
     if family == "gaussian":
         yield from polar_fits(values, sizes)
 
@@ -227,25 +227,25 @@ def _worth_trying(layout: Layout, uniforms: Uniforms, *, few: bool) -> bool:
     ``few``: what to do where the values are too few to tell.
     """
     if layout.top:
-        return top_bits_relation(*layout.shown(uniforms))
+        return top_bits_relation(*layout.certain_bits(uniforms))
     fits = follows((uniforms.values * 2 % 2 >= 1).astype(np.uint8))
     return few if fits is None else fits
 
 
-def _solved(
+def _solve_states(
     inversion: Inversion, layout: Layout, uniforms: Uniforms, start: int, sizes: Sequence[int]
 ) -> Iterator[Attempt]:
-    words, known = layout.shown(uniforms)
-    wanted = sizes[-1] * layout.words
-    if recovered(words[:wanted], known[:wanted]) is None:
+    words, known = layout.certain_bits(uniforms)
+    length = sizes[-1] * layout.words
+    if recover_state(words[:length], known[:length]) is None:
         return
     for size in sizes:
         used = size // inversion.each * inversion.each
-        generator = recovered(words[: used * layout.words], known[: used * layout.words])
+        generator = recover_state(words[: used * layout.words], known[: used * layout.words])
         if generator is not None:
-            made = layout.made(generator.random_raw(len(words)).astype(np.uint32))
-            says = _KNOWN.get((inversion.name, layout), f"{inversion.name}, {layout.name}")
-            yield says, start + used, inversion.forth(made)[used:]
+            uniforms_again = layout.numbers(generator.random_raw(len(words)).astype(np.uint32))
+            transform = _KNOWN.get((inversion.name, layout), f"{inversion.name}, {layout.name}")
+            yield transform, start + used, inversion.forth(uniforms_again)[used:]
 
 
 _KNOWN = {

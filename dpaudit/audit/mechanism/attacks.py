@@ -16,7 +16,8 @@ from dpaudit.audit.mechanism.events import Cells, Event, NestedEvents, Statistic
 from dpaudit.audit.mechanism.judge import EVENT_SHARE, LOW_BITS_SHARE, Counted, Learned
 from dpaudit.audit.mechanism.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
-from dpaudit.protocols import LearningAttack, ProbingAttack, SupportAttack
+from dpaudit.protocols import Attack as ScoringAttack
+from dpaudit.protocols import LearningAttack, ProbingAttack, UnitSupport, plays
 from dpaudit.results.text import error_text, one_line
 from dpaudit.stats import clopper_pearson
 from dpaudit.targets.adapters.base import Library
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 _CHOICES = "dpaudit list attacks says which attack whole mechanisms"
-_METHODS = ("feasible", "learn", "pairs")
+_METHODS = ("learn", "pairs")
 _BOUNDS = {"lower": ("lower", "lower_bound"), "upper": ("upper", "upper_bound")}
 """Bounds of each record, with the names that attacks and libraries give them."""
 _AT_ONCE = 1 << 22
@@ -44,7 +45,7 @@ _AT_ONCE = 1 << 22
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 T = TypeVar("T")
-Attack = SupportAttack | LearningAttack | ProbingAttack
+Attack = ScoringAttack | LearningAttack | ProbingAttack
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,12 @@ def named_attack(text: str, *, mechanism: str = "") -> NamedAttack:
         near = near if "did you mean" in near else ""
         raise UnknownNameError(f"attack={one_line(name)}: not known{near}; {_CHOICES}")
     factory = registry.load("attacks", name)
-    if isinstance(factory, type) and not any(hasattr(factory, method) for method in _METHODS):
+    offered = plays(factory, "support") or any(hasattr(factory, name) for name in _METHODS)
+    if isinstance(factory, type) and not offered:
         raise _other(name)  # before it asks for options
     text = _within_bounds(text, factory, mechanism)
     made = registry.create("attacks", text)
-    if not isinstance(made, Attack):
+    if not _attacks_mechanisms(made):
         raise _other(name)
     return NamedAttack(text, made, known[name].origin)
 
@@ -88,12 +90,16 @@ def own_attack(attack: Attack) -> NamedAttack:
     Raises:
         UsageError: it is none, or the class itself.
     """
-    if isinstance(attack, type) or not isinstance(attack, Attack):
+    if isinstance(attack, type) or not _attacks_mechanisms(attack):
         raise UsageError(
             f"attack={one_line(attack, limit=100)}: must be a name or an attack, an object with "
-            f"one of {', '.join(_METHODS)}"
+            f"{', '.join(_METHODS)}, or score and games=('support',)"
         )
     return NamedAttack(type(attack).__name__, attack)
+
+
+def _attacks_mechanisms(attack: object) -> bool:
+    return plays(attack, "support") or isinstance(attack, (LearningAttack, ProbingAttack))
 
 
 def _other(name: str) -> UsageError:
@@ -130,16 +136,21 @@ def feasible(attack: NamedAttack, releases: Array, value: Array) -> Bools:
         DpauditError: it failed, or returned something else.
     """
     support = attack.does
-    assert isinstance(support, SupportAttack)  # noqa: S101 checked by the caller
+    assert isinstance(support, ScoringAttack)  # noqa: S101 checked by the caller
     step = max(1, _AT_ONCE // max(1, releases.shape[1]))
     found = np.empty(len(releases), dtype=bool)
     for start in range(0, len(releases), step):
         rows = releases[start : start + step]
-        units = np.asarray(_asked(attack, support.feasible, rows, value))
-        if units.dtype != bool or units.ndim != 2 or len(units) != len(rows) or not units.shape[1]:
-            what = f"gave {units.dtype} of shape {units.shape}, wanted bool ({len(rows)}, units)"
-            raise _wrong(attack, what)
-        found[start : start + step] = units.all(axis=1)
+        units = np.asarray(_asked(attack, support.score, rows, UnitSupport(value)))
+        possible = units == 0
+        if (
+            (units.ndim != 2 or len(units) != len(rows) or not units.shape[1])
+            or units.dtype.kind != "f"
+            or not (possible | np.isneginf(units)).all()
+        ):
+            what = f"gave {units.dtype} of shape {units.shape}, wanted 0 or -inf"
+            raise _wrong(attack, f"{what}, shape ({len(rows)}, units)")
+        found[start : start + step] = possible.all(axis=1)
     return found
 
 
@@ -157,7 +168,7 @@ def settled(attack: NamedAttack, *releases: Array) -> NamedAttack:
     if settle is None:
         return attack
     does = _asked(attack, settle, *releases)
-    if not isinstance(does, SupportAttack):
+    if not plays(does, "support"):
         raise _wrong(attack, f"settled on {type(does).__name__}, wanted an attack like itself")
     return replace(attack, does=does)
 
@@ -209,7 +220,7 @@ def probes(attack: NamedAttack) -> Sequence[tuple[str, Array, Array]]:
     return found
 
 
-def _asked(attack: NamedAttack, question: Callable[..., T], *what: Array) -> T:
+def _asked(attack: NamedAttack, question: Callable[..., T], *what: Any) -> T:
     try:
         return question(*what)
     except (DpauditError, ModuleNotFoundError):  # the command line names the missing extra
@@ -253,7 +264,7 @@ def reduced(
     Raises:
         UsageError, DpauditError: the attack cannot take such releases, or failed.
     """
-    if isinstance(attack.does, SupportAttack):
+    if plays(attack.does, "support"):
         return _by_support(attack, drawn, neighbours)
     return _by_learning(attack, drawn, neighbours, delta=delta, alpha=alpha)
 

@@ -37,7 +37,7 @@ from dpaudit.audit.options import MechanismOptions, Progress
 from dpaudit.audit.progress import TimeLimit
 from dpaudit.audit.result import MechanismResult, StatedClaim, at_least
 from dpaudit.errors import SamplerError, UsageError
-from dpaudit.protocols import LearningAttack, OpenMechanism, SupportAttack
+from dpaudit.protocols import LearningAttack, OpenMechanism, plays
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval, TestResult
@@ -89,7 +89,7 @@ def audit_pair(
         samples=options.samples,
         limit=limit,
         rng=root.child("turns").numpy(),
-        learning=attack is None or not isinstance(attack.does, SupportAttack),
+        learning=attack is None or not plays(attack.does, "support"),
         timed=_timed(attack),
         progress=progress,
     )

@@ -55,10 +55,10 @@ def attack(
     import numpy as np
 
     from dpaudit.numeric.arrays import to_numpy
-    from dpaudit.protocols import Attack
+    from dpaudit.protocols import plays
 
     chosen = registry.create("attacks", name)
-    if not isinstance(chosen, Attack):
+    if not plays(chosen, "scoring"):
         raise UsageError(
             f"attack={name}: does not score candidates; run it from Python or in an experiment"
         )

@@ -292,4 +292,6 @@ def _rules(name: str) -> str:
     from dpaudit.protocols import GAMES
 
     game = GAMES[name]
-    return f"sees {game.sees}; knows {game.knows}; says {game.says}; succeeds if {game.success}"
+    return (
+        f"sees {game.sees}; knows {game.knows}; returns {game.returns}; succeeds if {game.success}"
+    )

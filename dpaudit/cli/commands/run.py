@@ -318,8 +318,8 @@ def report(
     if os.path.isfile(folder / "result.json"):  # False for a name that is too long
         emit(str(rewrite_report(folder / "result.json", formats)))
         return
-    from dpaudit.experiments.store import as_written
+    from dpaudit.experiments.store import reading_errors
 
-    with as_written(folder):
+    with reading_errors(folder):
         write_run(_report(folder), folder, also=formats)
     emit(str(folder / "report.html"))

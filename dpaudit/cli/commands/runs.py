@@ -99,9 +99,9 @@ def show(
     $ dpaudit runs show runs/gpm-fig5 --failed
     $ dpaudit runs show runs/gpm-fig5 --cell 3f2a
     """
-    from dpaudit.experiments.store import Store, as_written
+    from dpaudit.experiments.store import Store, reading_errors
 
-    with as_written(folder), Store.read(folder) as store:
+    with reading_errors(folder), Store.read(folder) as store:
         if cell is not None:
             _show_cell(store, cell, failed=failed, output=output)
         elif failed:
@@ -139,11 +139,11 @@ def _show_each(entries: Sequence[Any], show_one: Any, kind: str, output: str) ->
 
 def _show_whole(store: Store, output: str) -> None:
     from dpaudit.experiments.store import invocations
-    from dpaudit.experiments.stored import look_at, result_of
+    from dpaudit.experiments.stored import read_overview, result_of
     from dpaudit.render.terminal import render_terminal
 
     folder = store.folder
-    run, failures, whole = look_at(folder), store.failures(), output == "json"
+    run, failures, whole = read_overview(folder), store.failures(), output == "json"
     try:
         result = result_of(store, cells=whole, most=None if whole else _MOST)
     except ModuleNotFoundError as error:
@@ -219,11 +219,11 @@ def export(
     $ dpaudit runs export runs/demo --to demo.csv
     $ dpaudit runs export runs/gpm-fig5 --to /data/gpm-fig5.csv
     """
-    from dpaudit.experiments.store import as_written
+    from dpaudit.experiments.store import reading_errors
     from dpaudit.experiments.stored import check_target, open_run, write_csv
 
     check_target(to)
-    with as_written(folder):
+    with reading_errors(folder):
         run = open_run(folder)
         rows = write_csv(run.columns(), to)
     _say(f"{to}: {rows:,} rows")

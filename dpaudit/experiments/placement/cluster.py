@@ -23,7 +23,7 @@ from dpaudit.experiments.measure import Cell
 from dpaudit.experiments.placement.wire import answer, difference, identity, parse, request
 from dpaudit.experiments.placement.work import Outcome, failure
 
-__all__ = ["Cluster", "check_workers", "say_identity", "silence"]
+__all__ = ["Cluster", "check_workers", "identity_text", "silence"]
 
 _CONNECT_SECONDS = 8
 _AHEAD = 2
@@ -103,7 +103,7 @@ class Cluster:
         token = secrets.token_hex(4)
         try:
             while True:
-                self._look()
+                self._check_workers()
                 while (
                     len(here) < _AHEAD * max(1, self.workers)
                     and (item := next(cells, None)) is not None
@@ -141,7 +141,7 @@ class Cluster:
         except KilledWorker as error:
             return failure(cell, _short(error), seconds=time.monotonic() - began)
         except TimeoutError:
-            self._look()
+            self._check_workers()
             return None
         except CancelledError as error:
             raise PeerError(
@@ -153,7 +153,7 @@ class Cluster:
                 "install the same dpaudit on it"
             ) from error
 
-    def _look(self) -> None:
+    def _check_workers(self) -> None:
         """Check from time to time that the scheduler responds, and count its workers."""
         now = time.monotonic()
         if now - self._looked < _LOOK_SECONDS:
@@ -210,7 +210,7 @@ def _short(error: BaseException) -> WorkersDiedError:
 _LOGGERS = ("distributed", "tornado", "asyncio")
 
 
-def say_identity() -> str:
+def identity_text() -> str:
     """The identity of the dpaudit on a worker, as JSON text; runs there."""
     return json.dumps(identity())
 
@@ -235,20 +235,20 @@ def check_workers(client: Any, address: str, *, gpu: bool) -> None:
             f"where={address}: no worker offers a GPU; start one per device with "
             f'CUDA_VISIBLE_DEVICES=0 dask worker {address} --nthreads 1 --resources "GPU=1"'
         )
-    answers = client.run(say_identity, on_error="return")
-    for name, said in answers.items():
-        if isinstance(said, OSError):
+    replies = client.run(identity_text, on_error="return")
+    for name, reply in replies.items():
+        if isinstance(reply, OSError):
             continue  # it left meanwhile; workers that join later are checked with their first cell
-        if isinstance(said, ModuleNotFoundError):
+        if isinstance(reply, ModuleNotFoundError):
             raise UsageError(
-                f"where={address}: worker {name} has no module {said.name}; "
+                f"where={address}: worker {name} has no module {reply.name}; "
                 "install the same dpaudit on it"
             )
-        if not isinstance(said, str):
+        if not isinstance(reply, str):
             raise UsageError(
-                f"where={address}: worker {name} does not report its version of dpaudit ({said!r})"
+                f"where={address}: worker {name} does not report its version of dpaudit ({reply!r})"
             )
-        unlike = difference(identity(), json.loads(said))
+        unlike = difference(identity(), json.loads(reply))
         if unlike:
             raise UsageError(f"where={address}: worker {name} {unlike}")
 

@@ -1,7 +1,7 @@
 """Cells in processes of their own on this machine, each behind a loky pool of one process.
 
 The death of a process breaks its pool, so with one process per pool it is known under which cell
-it died, and the others go on. A free process gets the next cell; a second cell waits with it, so
+it died, and the others continue. A free process gets the next cell; a second cell waits with it, so
 that no process waits for the disk.
 """
 
@@ -100,7 +100,7 @@ class Cores:
                 worker.tasks.remove(task)
             except BrokenProcessPool as error:
                 task = worker.tasks[0]  # in order: it is the first that the process was at
-                outcome = self._mourn(worker, error)
+                outcome = self._handle_death(worker, error)
             if outcome is not None:
                 yield task.position, outcome
             self._next(worker, cells)
@@ -118,14 +118,14 @@ class Cores:
             )
         task.began = time.monotonic()
         try:
-            with _deaf():
+            with _ignore_interrupts():
                 task.future = worker.pool.submit(answer, request(task.cell))
         except BrokenProcessPool as error:  # the process died idle
             task.future = Future()
             task.future.set_exception(error)
         task.future.add_done_callback(lambda future: self._ended.put((worker, task, future)))
 
-    def _mourn(self, worker: _Worker, error: BaseException) -> Outcome | None:
+    def _handle_death(self, worker: _Worker, error: BaseException) -> Outcome | None:
         """Replace a worker's dead process; a failure if its cell has killed enough of them."""
         blamed = worker.tasks[0]
         blamed.deaths += 1
@@ -153,7 +153,7 @@ def _stop(pool: Any) -> None:
 
 
 @contextlib.contextmanager
-def _deaf() -> Iterator[None]:
+def _ignore_interrupts() -> Iterator[None]:
     """Ctrl-C waits for the end: a process that starts meanwhile blocks SIGINT from the first.
 
     Blocking it in this thread is not enough for this process: another thread may take the signal,

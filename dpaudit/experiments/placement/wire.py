@@ -38,19 +38,19 @@ def identity() -> dict[str, str]:
     }
 
 
-def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
+def difference(own: Mapping[str, str], worker: Mapping[str, str]) -> str:
     """How a worker's identity differs from the runner's, and the fix; empty if it does not."""
-    unlike = next((name for name in wanted if wanted[name] != found.get(name)), None)
+    unlike = next((name for name in own if own[name] != worker.get(name)), None)
     if unlike is None:
         return ""
     if unlike == "version":
-        what = f"has dpaudit {found.get('version', '?')}, this is {wanted['version']}"
+        reason = f"has dpaudit {worker.get('version', '?')}, this is {own['version']}"
     else:
-        what = (
+        reason = (
             f"has different sources of {unlike} "
-            f"(sha256 {found.get(unlike, '')[:12]}, here {wanted[unlike][:12]})"
+            f"(sha256 {worker.get(unlike, '')[:12]}, here {own[unlike][:12]})"
         )
-    return f"{what}; install the same dpaudit on it and restart the worker"
+    return f"{reason}; install the same dpaudit on it and restart the worker"
 
 
 _ENVIRONMENT = ("DPAUDIT_DATA", "DPAUDIT_CACHE", "DPAUDIT_CHECKPOINTS")
@@ -78,12 +78,12 @@ def answer(text: str) -> str:
 
     The runner's data folders apply where the worker's own environment names none.
     """
-    asked = json.loads(text)
-    unlike = difference(asked["identity"], identity())
+    task = json.loads(text)
+    unlike = difference(task["identity"], identity())
     if unlike:
         return json.dumps({"refused": unlike})
-    cell = Cell(asked["cell"]["kind"], asked["cell"]["settings"])
-    with _environment(asked["environment"]):
+    cell = Cell(task["cell"]["kind"], task["cell"]["settings"])
+    with _environment(task["environment"]):
         outcome = attempt(cell)
     if isinstance(outcome, CellFailure):
         return json.dumps({"failed": to_dict(outcome)})
@@ -98,16 +98,16 @@ def parse(text: object, cell: Cell) -> Outcome:
         MessageError: it does not answer this cell.
     """
     try:
-        told = convert_value(
+        reply = convert_value(
             json.loads(text) if isinstance(text, str) else None, _Answer, words=False
         )
     except (ValueError, RefusedError) as error:
         raise MessageError(
             f"cell={cell.id}: a worker's answer is not as dpaudit writes it ({error})"
         ) from error
-    if told.refused:
-        raise UsageError(f"a worker {told.refused}")
-    outcome = told.failed if told.done is None else told.done
+    if reply.refused:
+        raise UsageError(f"a worker {reply.refused}")
+    outcome = reply.failed if reply.done is None else reply.done
     if outcome is None:
         raise MessageError(f"cell={cell.id}: a worker's answer is neither a result nor a failure")
     if (outcome.cell, outcome.kind) != (cell.id, cell.kind):

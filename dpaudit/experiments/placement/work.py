@@ -1,4 +1,4 @@
-"""One cell's work: a result, or a failure that says why; and the placement in this process."""
+"""One cell's work: a result, or a failure with its reason; and the placement in this process."""
 
 from __future__ import annotations
 

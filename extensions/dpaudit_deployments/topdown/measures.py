@@ -19,6 +19,7 @@ from dpaudit.experiments.trials import interval
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.protocols import CountShifts
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 from dpaudit_deployments.topdown.census import Budget, Census, read_census
@@ -269,7 +270,7 @@ def _answers(attack: Any, publication: _Publication, rng: np.random.Generator) -
     change = np.zeros(len(schema.cells), dtype=np.int64)
     change[old], change[new] = -1, 1
     truth = int(rng.integers(2))  # known is what is true less truth × change
-    two = attack.weigh(publication.sights(-truth * change), change, np.arange(2))
+    two = attack.score(publication.sights(-truth * change), CountShifts(change, np.arange(2)))
     sight = publication.sights(-truth * change)[0]
     cell = half + int(rng.integers(half))
     away = publication.naive(cell) - int(true[cell])
@@ -277,7 +278,7 @@ def _answers(attack: Any, publication: _Publication, rng: np.random.Generator) -
     change[cell] = 1
     reach = int(8 * publication.run.budget.scale(level.name, "detailed")) + 5
     steps = np.arange(-reach, reach + 1)
-    many = attack.weigh(publication.sights(away * change), change, steps)
+    many = attack.score(publication.sights(away * change), CountShifts(change, steps))
     return {
         "which": int(two.argmax()) == truth,
         "count": int(steps[many.argmax()]) == -away,

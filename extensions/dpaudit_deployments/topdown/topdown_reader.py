@@ -35,6 +35,7 @@ from dpaudit.noise.seed_in_noise.codes import likeliest
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces
 from dpaudit.noise.seed_in_noise.source import Rows
+from dpaudit.protocols import CountShifts
 from dpaudit_deployments.topdown.census import census_schema
 from dpaudit_deployments.topdown.planted import Sight, common_first, contrasts
 
@@ -83,8 +84,9 @@ class TopDownReader:
         self._cache: tuple[tuple[object, ...], dict[int, Floats]] = (), {}
         self._basis = contrasts(census_schema())
 
-    def weigh(self, sights: Sequence[Sight], change: Counts, steps: Counts) -> Floats:
-        """Scores (m,): see :class:`~dpaudit.protocols.CensusAttack`."""
+    def score(self, sights: Sequence[Sight], hypotheses: CountShifts) -> Floats:
+        """Scores (m,): see :class:`~dpaudit.protocols.CountShifts`."""
+        change, steps = hypotheses.change, hypotheses.steps
         scores = np.zeros(len(steps))
         for at, sight in enumerate(sights):
             scores += self._weigh(sight, change, steps, replay=at == 0)

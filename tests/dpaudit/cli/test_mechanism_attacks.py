@@ -31,17 +31,19 @@ def module(tmp_path, monkeypatch):
     (tmp_path / "theirs.py").write_text(
         "import numpy as np\n"
         "class Telltale:\n"
-        "    def feasible(self, releases, value): return ~((releases == 2) & (value == 1))\n"
+        "    games = ('support',)\n"
+        "    def score(self, releases, support):\n"
+        "        return np.where((releases == 2) & (support.value == 1), -np.inf, 0.0)\n"
         "class Pairs:\n"
         "    def __init__(self, *, far=1.0): self.far = far\n"
         "    def pairs(self): return [('near', np.zeros(1), np.ones(1)), "
         "('far', np.zeros(1), np.full(1, self.far))]\n"
         "class Broken:\n"
-        "    def feasible(self, releases, value): raise KeyError('table')\n"
+        "    games = ('support',)\n"
+        "    def score(self, releases, support): raise KeyError('table')\n"
         "class Scores:\n"
         "    def __init__(self, *, key): pass\n"
         "    def score(self, releases, candidates): pass\n"
-        "    def evidence(self, releases, candidates, truth): pass\n"
     )
     info = tmp_path / "theirs-1.0.dist-info"
     info.mkdir()

@@ -18,7 +18,7 @@ from dpaudit.codec import to_dict
 from dpaudit.errors import DpauditError, MissingExtraError, StoreError, UsageError
 from dpaudit.experiments import load_spec
 from dpaudit.experiments.store import FILE, Store
-from dpaudit.experiments.stored import flat_rows, open_run, typed, write_csv
+from dpaudit.experiments.stored import flat_rows, open_run, typed_columns, write_csv
 from dpaudit.types import CellFailure, CellResult
 
 SPEC = """
@@ -264,7 +264,7 @@ def test_columns_have_one_type_each(tmp_path):
         {"a": 1, "b": "inf", "c": True, "d": "x", "e": [1, 2], "g": 1},
         {"a": 2, "b": 0.5, "c": None, "d": 3, "e": None, "g": 0.5},
     ]
-    found = typed(flat_rows({"kind": "measurements", "rows": rows}))
+    found = typed_columns(flat_rows({"kind": "measurements", "rows": rows}))
     assert found["a"] == [1, 2]
     assert found["b"] == [math.inf, 0.5]
     assert found["c"] == [True, None]

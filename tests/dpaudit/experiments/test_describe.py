@@ -15,7 +15,7 @@ from dpaudit.errors import UsageError
 from dpaudit.experiments import make_result
 from dpaudit.experiments.describe_arms import arm_labels
 from dpaudit.experiments.describe_cells import MOST_CELLS
-from dpaudit.experiments.figures import MOST_PANELS, MOST_SERIES, chart_of, laid_out
+from dpaudit.experiments.figures import MOST_PANELS, MOST_SERIES, chart_of, lay_out
 from dpaudit.experiments.measurements import read_measurements
 from dpaudit.render.page import render_page
 from dpaudit.report import Chart, Table, Text
@@ -263,7 +263,7 @@ def test_a_misfit_is_a_finding_about_the_number_only():
     first = next(c for c in published if c.outcome == "finding")
     assert first.name == "d=256, epsilon=0.125, gamma=16, beta=0.001"
     assert "published 0.929; measured success 0.8769 [" in first.effect
-    assert "That is no finding about a product" in report.meaning[0].says
+    assert "That is not a finding about a product" in report.meaning[0].says
     misses, whole = blocks(report, Table)[:2]
     assert (len(misses.columns[0].cells), sum(whole.marked)) == (3, 3)
     calm = reported(measured.grid() | {"misses": []})
@@ -331,10 +331,10 @@ def plot_of(result):
 def test_panels_keep_their_places():
     plot, rows = plot_of(measured.grid())
     rows = [r for r in rows if (r["d"], r["epsilon"]) != (4096, 0.25)]
-    grid = laid_out(plot, rows)
+    grid = lay_out(plot, rows)
     assert (grid.columns, grid.panels[5]) == (4, None)
     assert grid.panels[6].title == "d = 4096, ε = 0.5"
-    turned = laid_out(plot._replace(panels=plot.panels[::-1], x=plot.panels[0]), rows)
+    turned = lay_out(plot._replace(panels=plot.panels[::-1], x=plot.panels[0]), rows)
     assert turned.columns == 3
     assert [p.x for p in grid.panels[0].lines[0]] == [1e-5, 1e-4, 1e-3, 1e-2, 0.1]
 
@@ -360,7 +360,7 @@ def test_a_row_can_hold_a_whole_curve():
     figure = {"title": "", "points": "curve", "x": "alarms", "y": "found", "panels": ["arm"]}
     columns = [{"key": "arm", "format": "text"}]
     result = measured.result(columns=columns, rows=rows, figures=[figure])
-    grid = laid_out(*plot_of(result))
+    grid = lay_out(*plot_of(result))
     assert [p.title for p in grid.panels] == ["a", "c"]
     assert [(p.x, p.y) for p in grid.panels[0].lines[0]] == [(0, 0.4), (0.5, 0.6), (1, 1)]
     with pytest.raises(UsageError, match="points='line'"):

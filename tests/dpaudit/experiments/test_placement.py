@@ -259,7 +259,7 @@ class Answering:
 
     def __init__(self, *, answers=None, threads=1, resources=None):
         self.workers = {"tcp://w:1": {"nthreads": threads, "resources": resources or {}}}
-        self.answers = {"tcp://w:1": answers or cluster.say_identity()}
+        self.answers = {"tcp://w:1": answers or cluster.identity_text()}
 
     def scheduler_info(self, **_):
         return {"workers": self.workers}
@@ -312,7 +312,7 @@ def test_no_process_starts_open_to_an_interrupt(monkeypatch):
     tracker = resource_tracker.ResourceTracker()
     monkeypatch.setattr(resource_tracker, "ensure_running", tracker.ensure_running)
     try:
-        with cores._deaf():
+        with cores._ignore_interrupts():
             tracker.ensure_running()  # as loky does before it starts a process
             assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     finally:
@@ -324,7 +324,7 @@ def test_an_interrupt_waits_until_a_process_is_started():
     done, other = [], threading.Event()
 
     def start():
-        with cores._deaf():
+        with cores._ignore_interrupts():
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.05)
             done.append("started")

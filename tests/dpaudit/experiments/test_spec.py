@@ -67,8 +67,8 @@ def test_several_hosts_and_a_source_with_a_key_of_its_own(tmp_path):
     arm = next(c for c in cells if c.settings["source"]["name"] == "pancake").settings
     own = {**arm["source"], "key": {"gamma": 120.0}}
     made = build_arm({**arm, "key": {"beta": 0.5, "gamma": "2sqrtd"}, "source": own}, cell="c")
-    assert (made.held_key.beta, made.held_key.gamma) == (0.5, 120.0)
-    assert made.source.key is made.held_key
+    assert (made.attacker_key.beta, made.attacker_key.gamma) == (0.5, 120.0)
+    assert made.source.key is made.attacker_key
 
 
 def test_a_measure_of_all_attacks_together_has_one_cell_an_arm(tmp_path):
@@ -272,9 +272,9 @@ def test_a_source_of_which_only_the_secret_matters_needs_no_key_table(source):
     shaped = {"beta": 1e-4, "gamma": "2sqrtd"}
     keyed = build_arm({**settings, "source": {"name": source}, "key": shaped}, cell="c")
     assert bare.key.secret == keyed.key.secret
-    assert bare.renewed(1).key.secret != bare.key.secret
+    assert bare.with_key(1).key.secret != bare.key.secret
     with pytest.raises(SpecError, match="needs the attacker's key"):
-        _ = bare.held_key
+        _ = bare.attacker_key
     assert build_arm({**settings, "source": {"name": "gaussian"}}, cell="c").key is None
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from support.attacks import possible
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.gaussian import Gaussian
@@ -127,13 +128,13 @@ def test_reach_reads_a_float_sum_and_not_this(stream, narrow):
     noise = Gaussian().sample(5000, 1, stream=stream, dtype=dtype)
     truth = torch.full((5000, 1), 1.0, dtype=dtype)
     attack = Reach(dtype="float32" if narrow else "float64")
-    plain = attack.feasible((truth + noise).double().numpy(), np.array([3.0]))
+    plain = possible(attack, (truth + noise).double().numpy(), np.array([3.0]))
     assert (~plain).mean() > 0.02
     lattice = add_on_lattice(truth, noise, granularity=G, name="test").double().numpy()
     assert np.array_equal(np.rint(lattice / G) * G, lattice)
     # narrow: the sums are float64's, rounded once
     for value in (3.0,) if narrow else (0.0, 1.0, 3.0):
-        assert Reach(dtype="float64").feasible(lattice, np.array([value])).all()
+        assert possible(Reach(dtype="float64"), lattice, np.array([value])).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

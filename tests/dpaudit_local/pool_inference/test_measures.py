@@ -12,7 +12,7 @@ from support.small_experiments import result_of
 from dpaudit import registry
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments import load_spec
-from dpaudit.experiments.measure import Cell, gathered, summary
+from dpaudit.experiments.measure import Cell, gather_rows, summary
 from dpaudit.experiments.published import agrees, published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.randomness import KeyedStream
@@ -36,7 +36,7 @@ KINDS = ("pool-inference", "pool-defences", "sketch-utility")
 
 def rows(kind, *, trials, **grid):
     made = Cell(kind, {"grid": grid, "seed": "1", "trials": trials})
-    return gathered(kind, [{**made.written["grid"], "trials": trials, **run_cell(made).outcome}])
+    return gather_rows(kind, [{**made.written["grid"], "trials": trials, **run_cell(made).outcome}])
 
 
 def test_options_go_where_they_belong():

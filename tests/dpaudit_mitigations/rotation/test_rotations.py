@@ -9,6 +9,7 @@ import pytest
 import scipy
 import scipy.stats
 import torch
+from support.attacks import possible
 from support.keyed_attackers import guesses
 
 from dpaudit import registry
@@ -51,9 +52,9 @@ def test_releases_lie_on_the_lattice_where_reach_reads_nothing(name, stream):
     g = lattice_step(1.0)
     assert np.array_equal(np.rint(released / g) * g, released)
     for value in (0.0, 1.0, 3.0):
-        assert Reach(dtype="float64").feasible(released, np.full(64, value)).all()
+        assert possible(Reach(dtype="float64"), released, np.full(64, value)).all()
     plain = NoMitigation().release(query, Gaussian(), stream=stream).numpy()
-    assert not Reach(dtype="float64").feasible(plain, np.full(64, 3.0)).all()
+    assert not possible(Reach(dtype="float64"), plain, np.full(64, 3.0)).all()
     nudged = make(name).release(query + 0.49 * g, Gaussian(), stream=stream).numpy()
     assert np.array_equal(nudged, released)  # what is below the lattice is not there
 

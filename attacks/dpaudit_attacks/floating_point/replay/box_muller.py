@@ -29,7 +29,7 @@ class BoxMuller:
     K and T are whole numbers, 1 ≤ K ≤ 2^bits. K·2^−bits is the uniform of the radius √(−2·ln u),
     T·2^−bits the angle in turns, 0 ≤ T < 2^bits, or 0 < T ≤ 2^bits where ``whole_turn``. ``radius``
     and ``turn`` map whole numbers (n,) to numbers of type ``dtype``, as the library does;
-    ``scaled`` says that radius(K)·scale is rounded first.
+    ``scaled``: radius(K)·scale is rounded first.
     """
 
     bits: int
@@ -74,16 +74,16 @@ class BoxMuller:
             left, right = np.floor(middle - spread), np.ceil(middle + spread)
             low, high = np.clip(low, 1, size), np.clip(high, 1, size)
             wide = where.wide | ~((high - low + 1) * (right - left + 1) <= _TRIES)
-        found = np.ones(wide.shape, bool)
+        possible = np.ones(wide.shape, bool)
         ask = np.flatnonzero(~wide)
-        found[wide] = addition.reachable(releases[:, wide], values[:, wide]).all(0)
+        possible[wide] = addition.reachable(releases[:, wide], values[:, wide]).all(0)
         bounds = np.stack([low[ask], high[ask], left[ask], right[ask]]).astype(np.int64)
         for part in _parts(bounds):
             here = ask[part]
-            found[here] = self._search(
+            possible[here] = self._search(
                 releases[:, here], values[:, here], bounds[:, part], addition, scale
             )
-        return found
+        return possible
 
     def _search(
         self,
@@ -100,7 +100,7 @@ class BoxMuller:
         if self.whole_turn:
             t[t == 0] = 1 << self.bits
         cosine, sine = self.turn(t)
-        found: Bools = _match(
+        possible: Bools = _match(
             y,
             v,
             addition.dtype.type(addition.divisor),
@@ -108,11 +108,11 @@ class BoxMuller:
             (self.radius(k) * before, k_ends),
             (cosine, sine, t_ends),
         )
-        return found
+        return possible
 
     def _scales(self, scale: float) -> tuple[Any, Any]:
-        one, given = self.dtype.type(1), self.dtype.type(scale)
-        return (given, one) if self.scaled else (one, given)
+        one, factor = self.dtype.type(1), self.dtype.type(scale)
+        return (factor, one) if self.scaled else (one, factor)
 
 
 def _parts(bounds: Integers) -> list[slice]:
@@ -137,7 +137,7 @@ def _match(y, v, divisor, scale, radii, turns):  # type: ignore[no-untyped-def]
     """Whether a radius and a turn of each pair's give exactly its two releases."""
     radius, k_ends = radii
     cosine, sine, t_ends = turns
-    found = np.zeros(y.shape[1], np.bool_)
+    possible = np.zeros(y.shape[1], np.bool_)
     k0, t0 = 0, 0
     for p in range(y.shape[1]):
         y1, y2, v1, v2 = y[0, p], y[1, p], v[0, p], v[1, p]
@@ -146,9 +146,9 @@ def _match(y, v, divisor, scale, radii, turns):  # type: ignore[no-untyped-def]
                 if (v1 + radius[k] * cosine[t] * scale) / divisor != y1:
                     continue
                 if (v2 + radius[k] * sine[t] * scale) / divisor == y2:
-                    found[p] = True
+                    possible[p] = True
                     break
-            if found[p]:
+            if possible[p]:
                 break
         k0, t0 = k_ends[p], t_ends[p]
-    return found
+    return possible

@@ -32,8 +32,8 @@ class Polar:
 
     def outputs(self, x1: Floats, x2: Floats, *, scale: float) -> Floats:
         """The pairs of outputs of ``x1`` and ``x2`` (n,), shape (2, n)."""
-        found: Floats = _forward(x1, x2, float(scale))
-        return found
+        pairs: Floats = _forward(x1, x2, float(scale))
+        return pairs
 
     def feasible(
         self,
@@ -63,10 +63,10 @@ class Polar:
             right = np.ceil((middle + spread) * _GRID) + 2
             across = (high - low) / np.maximum(np.sqrt(low), 1 / _GRID) * _GRID + 8
             wide = where.wide | ~((right - left + 1) * across <= _TRIES)
-        found = np.ones(wide.shape, bool)
-        found[wide] = addition.reachable(releases[:, wide], values[:, wide]).all(0)
+        possible = np.ones(wide.shape, bool)
+        possible[wide] = addition.reachable(releases[:, wide], values[:, wide]).all(0)
         ask = np.flatnonzero(~wide)
-        found[ask] = _search(
+        possible[ask] = _search(
             releases[:, ask],
             values[:, ask],
             addition.dtype.type(addition.divisor),
@@ -76,7 +76,7 @@ class Polar:
             swap[ask],
             np.where(large[ask] < 0, -1.0, 1.0),
         )
-        return found
+        return possible
 
 
 @jit
@@ -99,7 +99,7 @@ def _forward(x1, x2, scale):  # type: ignore[no-untyped-def]
 @jit
 def _search(y, v, divisor, scale, walk, ring, swap, sign):  # type: ignore[no-untyped-def]
     """Whether grid points of each pair's strip give exactly its two releases."""
-    found = np.zeros(y.shape[1], np.bool_)
+    possible = np.zeros(y.shape[1], np.bool_)
     for p in range(y.shape[1]):
         y1, y2, v1, v2 = y[0, p], y[1, p], v[0, p], v[1, p]
         for j in range(walk[0, p], walk[1, p] + 1):
@@ -116,8 +116,8 @@ def _search(y, v, divisor, scale, walk, ring, swap, sign):  # type: ignore[no-un
                 if f == 0.0 or (v1 + scale * (f * x2)) / divisor != y1:
                     continue
                 if (v2 + scale * (f * x1)) / divisor == y2:
-                    found[p] = True
+                    possible[p] = True
                     break
-            if found[p]:
+            if possible[p]:
                 break
-    return found
+    return possible

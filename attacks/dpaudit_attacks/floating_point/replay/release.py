@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.protocols import UnitSupport
 from dpaudit_attacks.floating_point.reach import Reach
 
 __all__ = ["Addition", "Sector", "sector"]
@@ -32,10 +33,10 @@ class Addition:
             UsageError: it is too large for that.
         """
         with np.errstate(over="ignore"):
-            found = value.astype(self.dtype)
-        if not np.isfinite(found).all():
+            narrow = value.astype(self.dtype)
+        if not np.isfinite(narrow).all():
             raise UsageError(f"value: above the largest {self.dtype} number; choose another dtype")
-        return found
+        return narrow
 
     def noise(self, releases: npt.NDArray[Any], values: npt.NDArray[Any]) -> tuple[Floats, Floats]:
         """Centre and half-width of an interval of all noise that may lead to ``releases``."""
@@ -52,10 +53,9 @@ class Addition:
     def reachable(self, releases: npt.NDArray[Any], values: npt.NDArray[Any]) -> Bools:
         """Whether any float at all leads from ``values`` to ``releases``, number by number."""
         reach = Reach(dtype=self.dtype.name, divisor=self.divisor)
-        found = reach.feasible(
-            releases.astype(np.float64).reshape(1, -1), values.astype(np.float64).ravel()
-        )
-        return found.reshape(releases.shape)
+        support = UnitSupport(values.astype(np.float64).ravel())
+        scores = reach.score(releases.astype(np.float64).reshape(1, -1), support)
+        return np.asarray(scores == 0).reshape(releases.shape)
 
 
 _EXPECTED = 50.0

@@ -21,7 +21,7 @@ from dpaudit_attacks.floating_point.replay.box_muller import BoxMuller
 from dpaudit_attacks.floating_point.replay.polar import Polar
 from dpaudit_attacks.floating_point.replay.release import Addition
 
-__all__ = ["Replay", "verified"]
+__all__ = ["Replay", "verified_replay"]
 
 Array = npt.NDArray[Any]
 
@@ -131,8 +131,8 @@ def _down(uniform: Array, bits: int) -> npt.NDArray[np.int64]:
 
 def _numpy_radius(k: npt.NDArray[np.int64]) -> Array:
     u = k.astype(np.float32) * np.float32(2.0**-24)
-    found: Array = np.sqrt(np.float32(-2) * np.log(u))
-    return found
+    radius: Array = np.sqrt(np.float32(-2) * np.log(u))
+    return radius
 
 
 def _numpy_turn(k: npt.NDArray[np.int64]) -> tuple[Array, Array]:
@@ -170,7 +170,7 @@ _TABLE: dict[str, tuple[Callable[[], _Known], Sequence[Replay]]] = {
 
 
 @functools.cache
-def verified(name: str) -> Replay:
+def verified_replay(name: str) -> Replay:
     """The replay of the sampler ``name``, checked bit for bit against the library here.
 
     The check takes a few thousand pairs.
@@ -179,9 +179,9 @@ def verified(name: str) -> Replay:
         UsageError: none does; the library or processor is one that the replay was not written for.
         MissingExtraError: the library is not installed.
     """
-    known, replays = _TABLE[name]
+    library_pairs, replays = _TABLE[name]
     try:
-        wanted = known()
+        expected = library_pairs()
     except ModuleNotFoundError as error:
         hint = missing_extra(error)
         if hint is None:
@@ -189,12 +189,12 @@ def verified(name: str) -> Replay:
         raise MissingExtraError(f"sampler={name}: {hint}") from error
     wrong = []
     for replay in replays:
-        made = replay.outputs(wanted.a, wanted.b, scale=_SCALE)
-        wrong.append(int((made != wanted.outputs).any(0).sum()))
+        replayed = replay.outputs(expected.a, expected.b, scale=_SCALE)
+        wrong.append(int((replayed != expected.outputs).any(0).sum()))
         if not wrong[-1]:
             return replay
     raise UsageError(
         f"sampler={name}: the replay differs from the library installed here in {min(wrong)} of "
-        f"{wanted.a.size} pairs, so it could rule out true values; use attack=reach, or audit on a "
-        "machine with another processor or version"
+        f"{expected.a.size} pairs, so it could rule out true values; use attack=reach, or audit on "
+        "a machine with another processor or version"
     )

@@ -9,7 +9,7 @@ from dpaudit_attacks.keyless.reduction.interface import Reducer
 from dpaudit_attacks.keyless.reduction.with_blaster import BlasterReducer
 from dpaudit_attacks.keyless.reduction.with_fpylll import FpylllReducer
 
-__all__ = ["installed", "reducer"]
+__all__ = ["installed_reducers", "reducer"]
 
 _MODULES: dict[str, type[BlasterReducer | FpylllReducer]] = {
     "fpylll": FpylllReducer,
@@ -17,10 +17,10 @@ _MODULES: dict[str, type[BlasterReducer | FpylllReducer]] = {
 }
 
 
-def installed() -> tuple[Reducer, ...]:
+def installed_reducers() -> tuple[Reducer, ...]:
     """The reducers whose libraries are there; none is imported."""
     return tuple(
-        made() for module, made in _MODULES.items() if importlib.util.find_spec(module) is not None
+        kind() for module, kind in _MODULES.items() if importlib.util.find_spec(module) is not None
     )
 
 
@@ -31,8 +31,8 @@ def reducer(name: str | None = None) -> Reducer:
         UsageError: no reducer has this name.
     """
     if name is None:
-        return max(installed(), key=lambda one: one.most_rows, default=FpylllReducer())
-    made = {kind.name: kind for kind in _MODULES.values()}
-    if name not in made:
-        raise UsageError(f"reducer={name}: must be one of {', '.join(made)}")
-    return made[name]()
+        return max(installed_reducers(), key=lambda one: one.most_rows, default=FpylllReducer())
+    kinds = {kind.name: kind for kind in _MODULES.values()}
+    if name not in kinds:
+        raise UsageError(f"reducer={name}: must be one of {', '.join(kinds)}")
+    return kinds[name]()

@@ -233,12 +233,12 @@ def _images_of(images: Array, k: Array) -> Array:
     if bits < 1:
         raise ReductionFailed(f"blaster: numbers of {spread:.3g} in a basis of {len(k)} rows")
     grid = 2.0 ** (math.ceil(math.log2(largest)) - bits)
-    found, left = np.zeros_like(images), images
+    product, left = np.zeros_like(images), images
     while grid * spread > _CANCELS:
         part = np.rint(left / grid) * grid
-        found, left = found + part @ k, left - part
+        product, left = product + part @ k, left - part
         grid *= 2.0**-bits
-    return np.asarray(found + left @ k)
+    return np.asarray(product + left @ k)
 
 
 def _product(k: Whole, by: Array) -> Whole:

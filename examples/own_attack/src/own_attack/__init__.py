@@ -5,9 +5,6 @@ The baseline that any key holder must beat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from dpaudit.protocols import Array
 
 
@@ -19,7 +16,3 @@ class NearestCandidate:
     def score(self, releases: Array, candidates: Array) -> Array:
         """Minus the Euclidean distance, shape (t, m)."""
         return -(((releases[:, None] - candidates) ** 2).sum(-1) ** 0.5)
-
-    def evidence(self, releases: Array, candidates: Array, truth: Array) -> Mapping[str, Any]:
-        """Nothing to draw."""
-        return {}

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.stats
+from support.attacks import Support
 from support.in_process import InProcess
 
 from dpaudit import registry
@@ -41,13 +42,6 @@ class Clocked(InProcess):
     def release_timed(self, value, n, *, timeout):
         releases = self.release(value, n, timeout=timeout)
         return releases, np.asarray(self.clock(value, releases), dtype=np.float64)
-
-
-class Support:
-    """A support attack from a rule ``possible(releases, value)``, shape (t, u)."""
-
-    def __init__(self, possible):
-        self.feasible = possible
 
 
 class Learner:
@@ -430,12 +424,11 @@ def test_the_default_uses_reach_where_it_is_installed(install):
 def test_reach_is_asked_only_for_coordinates_that_differ_and_releases_as_long_as_the_query(install):
     asked = []
 
-    class Reach:
-        def feasible(self, releases, value):
-            asked.append((releases.shape[1], value.tolist()))
-            return np.ones(releases.shape, dtype=bool)
+    def rule(releases, value):
+        asked.append((releases.shape[1], value.tolist()))
+        return np.ones(releases.shape, dtype=bool)
 
-    install(reach=Reach)
+    install(reach=lambda: Support(rule))
     rng = np.random.default_rng(48)
     options = {"neighbours": (np.zeros(3), np.eye(3)[1]), "samples": 4000}
     audit(lambda v, n: v + rng.laplace(0, 1, (n, 3)), None, **options)
@@ -471,9 +464,11 @@ def raising(*_, **__):
     ("attack", "says"),
     [
         (Support(raising), "attack=bad: raised RuntimeError: no such table"),
-        (Support(lambda y, v: np.ones(len(y), dtype=bool)), r"gave bool of shape \(\d+,\)"),
-        (Support(lambda y, v: np.ones(y.shape)), "gave float64"),
-        (Support(lambda y, v: np.ones((len(y), 0), dtype=bool)), "wanted bool"),
+        (Support(lambda y, v: np.zeros(len(y))), r"gave float64 of shape \(\d+,\)"),
+        (Support(lambda y, v: np.ones(y.shape)), "wanted 0 or -inf"),
+        (Support(lambda y, v: np.full(y.shape, np.nan)), "wanted 0 or -inf"),
+        (Support(lambda y, v: np.zeros(y.shape, dtype=int)), "gave int64"),
+        (Support(lambda y, v: np.ones((len(y), 0), dtype=bool)), r"shape \(\d+, units\)"),
         (Learner(raising), "raised RuntimeError"),
         (Learner(lambda x: x), "wanted one number"),
         (Learner(lambda x: np.full(len(x), np.nan)), "not finite"),
@@ -498,7 +493,7 @@ def test_an_attack_may_refuse_such_releases():
 
     with pytest.raises(UsageError, match="pairs are wanted"):
         audit(coarse_laplace(np.random.default_rng(51)), NamedAttack("pairs", Support(refuse)))
-    attack = NamedAttack("odd", SimpleNamespace(feasible=None, settled=lambda *_: 3))
+    attack = NamedAttack("odd", SimpleNamespace(settled=lambda *_: 3))
     with pytest.raises(DpauditError, match="attack=odd"):
         settled(attack, np.zeros((3, 1)))
 
