@@ -324,7 +324,8 @@ def conclude(plan: Plan, drawn: Drawn) -> AuditResult:
     if drawn.stopped and not drawn.won:
         stop = "; stopped after {of}, certain: --all continues"
     verdict, reason = verdict_of(tests, sampling, stop, limit=limit)
-    computed = predictable(tests, battery.predicting, alpha)
+    another_law = {name for name, (_, evidence) in drawn.evidence.items() if evidence.harm}
+    computed = predictable(tests, battery.predicting - another_law, alpha)
     reason += f"; {computed}" if computed else ""
     remarks = [f"{computed[:1].upper()}{computed[1:]}."] if computed else []
     if verdict == "finding" and drawn.stopped and not drawn.won:

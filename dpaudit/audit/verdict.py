@@ -125,7 +125,7 @@ def judge(
                 interval=seen.interval,
                 unit=seen.unit,
                 details=seen.details,
-                harm=getattr(test, "harm", "other"),
+                harm=seen.harm or getattr(test, "harm", "other"),
                 topic=name,
                 cause=seen.cause,
                 cause_rank=seen.cause_rank,
