@@ -42,13 +42,13 @@ Progress = Callable[[int, int], None]
 """Called with the number drawn and the total."""
 
 
-def fresh_seed(given: int | str | None = None) -> str:
+def fresh_seed(seed: int | str | None = None) -> str:
     """The seed that was given, as text, or else 64 random bits."""
-    return os.urandom(8).hex() if given is None else str(given)
+    return os.urandom(8).hex() if seed is None else str(seed)
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(given.split(",")) if isinstance(given, str) else tuple(given)
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(names.split(",")) if isinstance(names, str) else tuple(names)
 
 
 def _counted(**how: str) -> Callable[[Any], int]:
@@ -176,10 +176,10 @@ class AuditOptions:
 
     def again(self, *, tests: tuple[str, ...] | None, samples: int) -> list[str]:
         """Words of the command line for ``tests`` on so many values, otherwise the same audit."""
-        wanted = dataclasses.replace(
+        options = dataclasses.replace(
             self, tests=tests, samples=samples, time_limit=None, bits=None, by=""
         )
-        return words_of(wanted)
+        return words_of(options)
 
     def for_opened(self, name: str) -> Self:
         """Return these options, if a sampler that is already open can have them.
@@ -189,10 +189,10 @@ class AuditOptions:
                 opening.
         """
         for option in fields_of(type(self)):
-            given = getattr(self, option.name)
-            if option.name in _OF_OPENING and given != option.default:
+            value = getattr(self, option.name)
+            if option.name in _OF_OPENING and value != option.default:
                 raise UsageError(
-                    f"{option.name}={given}: {name} is already open; leave {option.name} out, "
+                    f"{option.name}={value}: {name} is already open; leave {option.name} out, "
                     "or audit it by name"
                 )
         return self

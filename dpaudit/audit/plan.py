@@ -141,8 +141,8 @@ def make_plan(
         plan += [Call(many, main, purpose="value", value=value) for value in _VALUES if many]
     processes = _processes(samples, main)
     others = [Call(rows, main, purpose="other process")] * 2 if samples >= 50 * rows * main else []
-    left = samples - sum(call.size for call in (*plan, *others, *again, *processes))
-    last = _long(left // main, main)
+    room = samples - sum(call.size for call in (*plan, *others, *again, *processes))
+    last = _long(room // main, main)
     half = len(last) // 2
     return (*plan, *last[:half], *others[:1], *last[half:], *others[1:], *again, *processes)
 
@@ -179,14 +179,14 @@ def _again(plan: Sequence[Call], samples: int, shapes: np.random.Generator) -> l
     """Some shapes of a large plan, once more: noise that is kept per shape comes again."""
     if all(call.purpose != "shape" for call in plan):
         return []
-    left, found = int(_AGAIN * samples), list[Call]()
+    room, calls = int(_AGAIN * samples), list[Call]()
     largest = _AGAIN_LARGEST * samples
     once = [c for c in plan if c.purpose in ("sweep", "shape") and c.size <= largest]
     for i in shapes.permutation(len(once)):
-        if once[i].size <= left:
-            found.append(replace(once[i], purpose="shape"))
-            left -= once[i].size
-    return found
+        if once[i].size <= room:
+            calls.append(replace(once[i], purpose="shape"))
+            room -= once[i].size
+    return calls
 
 
 def special_shapes(plan: Sequence[Call]) -> tuple[BlindSpot, ...]:

@@ -19,17 +19,17 @@ _SECONDS = 0.1  # between two updates
 
 
 @contextmanager
-def notebook_bar(given: Progress | None, *, unit: str) -> Iterator[Progress | None]:
-    """``given``, or in a Jupyter kernel a bar that counts ``unit``; None elsewhere.
+def notebook_bar(progress: Progress | None, *, unit: str) -> Iterator[Progress | None]:
+    """``progress``, or in a Jupyter kernel a bar that counts ``unit``; None elsewhere.
 
     The bar is below the cell and goes when the audit is over. It needs IPython's own ``display``
     and nothing else: no ipywidgets, no script.
     """
-    if given is not None or not _in_kernel():
-        yield given
+    if progress is not None or not _in_kernel():
+        yield progress
         return
     ipython: Any = importlib.import_module("IPython.display")
-    shown = ipython.display(ipython.HTML(""), display_id=True)
+    area = ipython.display(ipython.HTML(""), display_id=True)
     last = 0.0
 
     def update(done: int, total: int) -> None:
@@ -40,12 +40,12 @@ def notebook_bar(given: Progress | None, *, unit: str) -> Iterator[Progress | No
         last = now
         text = f"{done:,} of {total:,} {unit}" if done < total else f"{total:,} {unit}: judging"
         bar = f'<progress value="{done}" max="{max(total, 1)}"></progress> {text}'
-        shown.update({"text/html": bar, "text/plain": text}, raw=True)
+        area.update({"text/html": bar, "text/plain": text}, raw=True)
 
     try:
         yield update
     finally:
-        shown.update({"text/html": "", "text/plain": ""}, raw=True)
+        area.update({"text/html": "", "text/plain": ""}, raw=True)
 
 
 def _in_kernel() -> bool:
@@ -72,7 +72,7 @@ class TimeLimit:
         Raises:
             SamplerTimeoutError: none.
         """
-        left = self.ends - time.monotonic()
-        if left <= 0:
+        remaining = self.ends - time.monotonic()
+        if remaining <= 0:
             raise SamplerTimeoutError(f"{name}: the time limit of {self.seconds:g} s was reached")
-        return left
+        return remaining

@@ -91,9 +91,9 @@ class AuditResult(Described):
     provenance: Provenance
 
     def __repr__(self) -> str:
-        drawn = f"{self.samples:,} values"
-        shown = smallest_p(self.tests)
-        return brief(self, self.verdict, self.sampler, self.claim, drawn, shown)
+        count = f"{self.samples:,} values"
+        smallest = smallest_p(self.tests)
+        return brief(self, self.verdict, self.sampler, self.claim, count, smallest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,9 +168,9 @@ class MechanismResult(Described):
             claim = f"claims {self.claim_mu:.4g}-GDP"
         if self.stated is not None:
             claim = f"claims {self.stated.claim}"
-        drawn = f"{self.samples:,} releases"
-        shown = f"ε ≥ {math.floor(100 * self.epsilon.low) / 100:g}"
-        return brief(self, self.verdict, self.mechanism, claim, drawn, shown)
+        count = f"{self.samples:,} releases"
+        bound = f"ε ≥ {math.floor(100 * self.epsilon.low) / 100:g}"
+        return brief(self, self.verdict, self.mechanism, claim, count, bound)
 
 
 def without_secrets(result: R) -> R:
@@ -195,7 +195,7 @@ def nothing_drawn(
     claim: str,
     options: AuditOptions,
     sandbox: str = "",
-    what: Identity | None = None,
+    identity: Identity | None = None,
     seconds: float = 0.0,
 ) -> AuditResult:
     """The result of an audit whose sampler gave no value."""
@@ -212,7 +212,7 @@ def nothing_drawn(
         sandbox=sandbox,
         seconds=seconds,
         cannot_rule_out=(),
-        provenance=_unseen(options, what),
+        provenance=_unseen(options, identity),
     )
 
 
@@ -224,7 +224,7 @@ def nothing_counted(
     attack: str,
     options: MechanismOptions,
     sandbox: str = "",
-    what: Identity | None = None,
+    identity: Identity | None = None,
     seconds: float = 0.0,
 ) -> MechanismResult:
     """The result of an audit whose mechanism gave no release."""
@@ -253,11 +253,11 @@ def nothing_counted(
         seconds=seconds,
         advice=(),
         cannot_rule_out=(),
-        provenance=_unseen(options, what),
+        provenance=_unseen(options, identity),
     )
 
 
-def _unseen(options: AuditOptions | MechanismOptions, what: Identity | None) -> Provenance:
-    made = collect(seed=options.seed or "none", plugins=())
-    files, versions = ((), {}) if what is None else what
-    return identified(made, by=options.by, files=files, versions=versions)
+def _unseen(options: AuditOptions | MechanismOptions, identity: Identity | None) -> Provenance:
+    provenance = collect(seed=options.seed or "none", plugins=())
+    files, versions = ((), {}) if identity is None else identity
+    return identified(provenance, by=options.by, files=files, versions=versions)

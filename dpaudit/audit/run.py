@@ -74,7 +74,7 @@ def audit_sampler(
     in_process: bool | None = None,
     options: AuditOptions | None = None,
     progress: Progress | None = None,
-    **given: Any,
+    **keywords: Any,
 ) -> AuditResult:
     """Audit a closed sampler: one named as on the command line, or a Python callable.
 
@@ -111,14 +111,15 @@ def audit_sampler(
     ... ).verdict
     'finding'
     """
-    options = from_keywords(AuditOptions, given, options)
-    what = subject(sampler, in_process=in_process)
-    with notebook_bar(progress, unit="values") as shown:
-        return audit_subject(what, claim=claim, options=options, progress=shown)
+    options = from_keywords(AuditOptions, keywords, options)
+    with notebook_bar(progress, unit="values") as bar:
+        return audit_subject(
+            subject(sampler, in_process=in_process), claim=claim, options=options, progress=bar
+        )
 
 
 def audit_subject(
-    what: Subject,
+    subject: Subject,
     *,
     claim: str | None,
     options: AuditOptions,
@@ -130,13 +131,13 @@ def audit_subject(
     ``identity`` is what :func:`~dpaudit.targets.identity.identify` said of a target, if it was
     asked before. Errors are those of :func:`audit_sampler`.
     """
-    if what.target is None:
-        return _audit_here(what, claim=claim, options=options, progress=progress)
+    if subject.target is None:
+        return _audit_here(subject, claim=claim, options=options, progress=progress)
     law = None if claim is None else Claim.parse(claim)
-    with same_search_path() if what.ours else contextlib.nullcontext():
-        identity = identify(what.target) if identity is None else identity
+    with same_search_path() if subject.ours else contextlib.nullcontext():
+        identity = identify(subject.target) if identity is None else identity
         closed = open_sampler(
-            what.target,
+            subject.target,
             seed=options.seed,
             dtype=options.dtype,
             text_mode=options.text,
@@ -150,13 +151,13 @@ def audit_subject(
             law = _own_claim(opened, mitigated=False) if law is None else law
             result = _audit(opened, law, options, progress)
     files, versions = identity
-    made = identified(result.provenance, by=options.by, files=files, versions=versions)
-    result = dataclasses.replace(result, sandbox=sandbox.reached, provenance=made)
-    return reproducible(result, what)
+    provenance_of_run = identified(result.provenance, by=options.by, files=files, versions=versions)
+    result = dataclasses.replace(result, sandbox=sandbox.reached, provenance=provenance_of_run)
+    return reproducible(result, subject)
 
 
 def _audit_here(
-    what: Subject, *, claim: str | None, options: AuditOptions, progress: Progress | None
+    subject: Subject, *, claim: str | None, options: AuditOptions, progress: Progress | None
 ) -> AuditResult:
     """Audit a callable of this process."""
     if claim is None:
@@ -165,17 +166,17 @@ def _audit_here(
         raise UsageError(
             f"mitigation={options.mitigation}: works on a registered source only; leave it out"
         )
-    with CallableTarget(what.called, name=what.name, call=options.call) as closed:
+    with CallableTarget(subject.called, name=subject.name, call=options.call) as closed:
         opened = dataclasses.replace(options, call=None)
         result = run_audit(closed, claim=Claim.parse(claim), options=opened, progress=progress)
     how = "" if options.call is None else f"call={options.call!r}, "
     again = f"dpaudit.audit_sampler(…, claim={claim!r}, {how}seed={options.seed!r})"
-    return seen_here(result, what, again=again, by=options.by, unseen=ONE_PROCESS)
+    return seen_here(result, subject, again=again, by=options.by, unseen=ONE_PROCESS)
 
 
-def seen_here(result: R, what: Subject, *, again: str, by: str, unseen: BlindSpot) -> R:
+def seen_here(result: R, subject: Subject, *, again: str, by: str, unseen: BlindSpot) -> R:
     """The result for a callable of this process; what stays ``unseen`` joins a pass."""
-    result = reproducible(result, what, again=again)
+    result = reproducible(result, subject, again=again)
     result = dataclasses.replace(result, provenance=identified(result.provenance, by=by))
     if result.verdict != "no-finding":
         return result
@@ -370,8 +371,8 @@ def _repeated(plan: Plan, test: TestResult, seen_after: int | None, drawn: int) 
     bet = test.name.startswith("bet on")
     count = max((seen_after or drawn) * (8 if bet else 1), MINIMUM_SAMPLES)
     again = plan.options.again(tests=None if bet else (test.name,), samples=count)
-    words = ["dpaudit", "audit", plan.sampler, "--claim", str(plan.claim), *again]
-    return dataclasses.replace(test, seen_after=seen_after, reproduce=shlex.join(words))
+    command = ["dpaudit", "audit", plan.sampler, "--claim", str(plan.claim), *again]
+    return dataclasses.replace(test, seen_after=seen_after, reproduce=shlex.join(command))
 
 
 def search_seconds(options: AuditOptions) -> float | None:
@@ -414,11 +415,11 @@ class ValuesSampler:
             SamplerOutputError: fewer values are left.
         """
         del timeout
-        wanted = self._values[self._next : self._next + n * d]
-        if len(wanted) < n * d:
-            raise SamplerOutputError(f"{self.name}: {len(wanted)} values left, wanted {n * d}")
+        rows = self._values[self._next : self._next + n * d]
+        if len(rows) < n * d:
+            raise SamplerOutputError(f"{self.name}: {len(rows)} values left, wanted {n * d}")
         self._next += n * d
-        return wanted.reshape(n, d)
+        return rows.reshape(n, d)
 
 
 def audit_values(

@@ -107,12 +107,12 @@ class Battery:
             ends = ending and name not in self.advisory | _SEARCHED
             if name in self.seen_after and not ends:
                 continue
-            seen = test.evidence(alpha=self._share)
-            if seen.p <= self._share:
+            result = test.evidence(alpha=self._share)
+            if result.p <= self._share:
                 self.seen_after.setdefault(name, drawn)
-            if ends and seen.p <= self._certain_at:
+            if ends and result.p <= self._certain_at:
                 self.certain = True
-                self._kept[name] = seen
+                self._kept[name] = result
 
     def conclude(self, patience: Callable[[bool], float]) -> dict[str, tuple[Test, Evidence]]:
         """The evidence of each test, by name; called once, after the last draw.
@@ -121,17 +121,21 @@ class Battery:
         ``time.monotonic``), where ``certain`` says whether the others are enough for a finding.
         """
         others = [name for name in self._tests if name not in self._searching]
-        heard = {
+        evidence = {
             name: self._kept.get(name) or self._tests[name].evidence(alpha=self._share)
             for name in others
         }
-        certain = any(heard[name].p <= self._share for name in others if name not in self.advisory)
+        certain = any(
+            evidence[name].p <= self._share for name in others if name not in self.advisory
+        )
         if self._searching:
             deadline = patience(certain)
             for test in self._searching.values():
                 test.search(deadline=deadline)
-        heard |= {name: test.evidence(alpha=self._share) for name, test in self._searching.items()}
-        return {name: (test, heard[name]) for name, test in self._tests.items()}
+        evidence |= {
+            name: test.evidence(alpha=self._share) for name, test in self._searching.items()
+        }
+        return {name: (test, evidence[name]) for name, test in self._tests.items()}
 
 
 def detectable_effect(standard_error: float, *, alpha: float, power: float = 0.9) -> float:

@@ -346,8 +346,8 @@ def _grid(
     for layout, (a, b) in pairs.items():
         for name, sides in lengths_and_angles(a, b, claim, precision).items():
             grids[f"{name} of {layout}"] = on_a_grid(*sides)
-    what = min(grids, key=lambda name: grids[name].p)
-    grid, law = grids[what], grids[what].says(what)
+    quantity = min(grids, key=lambda name: grids[name].p)
+    grid, law = grids[quantity], grids[quantity].says(quantity)
     return _Look(
         min(1.0, len(grids) * grid.p),
         effect=f"uniforms of {grid.bits} bits: {law}",

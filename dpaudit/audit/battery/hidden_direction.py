@@ -124,15 +124,15 @@ def climb(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
     """
     u = start.copy()
     size = np.zeros(u.shape[1])
-    best, found = u.copy(), size.copy()
+    best, largest = u.copy(), size.copy()
     for _ in range(steps):
         phase = x @ (2 * math.pi * u).astype(np.float32)
         c, s = np.cos(phase), np.sin(phase)
         gauss = np.exp(-2 * math.pi**2 * np.einsum("ij,ij->j", u, u))
         real, imaginary = c.mean(0) - gauss, s.mean(0)
         size = np.hypot(real, imaginary)
-        better = size > found
-        best[:, better], found[better] = u[:, better], size[better]
+        better = size > largest
+        best[:, better], largest[better] = u[:, better], size[better]
         d_real = -2 * math.pi * (x.T @ s).astype(np.float64) / len(x) + 4 * math.pi**2 * gauss * u
         d_imaginary = 2 * math.pi * (x.T @ c).astype(np.float64) / len(x)
         move = (
@@ -141,7 +141,7 @@ def climb(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
             / (4 * math.pi**2)
         )
         u = u + move * np.minimum(1.0, 0.25 / np.maximum(np.linalg.norm(move, axis=0), 1e-12))
-    return best, found
+    return best, largest
 
 
 _COLUMNS = 64
@@ -295,7 +295,7 @@ class HiddenDirection:
         d = max(self._halves, key=lambda d: self._halves[d].judged * d)
         n_judged = self._halves[d].judged
         share = alpha / (len(parts) * _EACH)
-        shown = {"direction": view.direction, "frequency": view.frequency}
+        recovered = {"direction": view.direction, "frequency": view.frequency}
         return Evidence(
             p=p,
             statistic=view.statistic,
@@ -310,7 +310,7 @@ class HiddenDirection:
                 method="exact for Gaussian projections, Bonferroni over candidates",
             ),
             unit="× the claimed variance, along that direction",
-            details=shown if p < _SHOWN else {},
+            details=recovered if p < _SHOWN else {},
         )
 
 

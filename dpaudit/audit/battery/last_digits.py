@@ -160,12 +160,12 @@ class LastDigits:
             ("call before", self._by_call(precision, digits)),
             ("frequency", self._frequencies(np.concatenate(last), x, digits)),
         )
-        found = {name: min(seen, default=Part(1.0, "")) for name, seen in views}
-        parts = {name: seen.p for name, seen in found.items()}
+        strongest = {name: min(view, default=Part(1.0, "")) for name, view in views}
+        parts = {name: view.p for name, view in strongest.items()}
         worst = min(parts, key=lambda name: max(parts[name], _ALIKE))
         effect = f"nothing in the last {digits} of {precision.bits} digits of {len(x):,} values"
         if parts[worst] < _CERTAIN:
-            effect = found[worst].effect
+            effect = strongest[worst].effect
         details: dict[str, Any] = {"digits": precision.bits, "values": len(x)}
         blind = BlindSpot(
             test="last-digits",
@@ -201,8 +201,8 @@ class LastDigits:
             places = ", ".join(str(j + 1) for j in range(digits) if which >> j & 1)
             p = min(1.0, (4 << digits) * math.exp(-0.5 * len(x) * beyond[which] ** 2))
             odd = (1 - means[which]) / 2
-            says = f"the sum of digits {places} from the end{name} is odd in {odd:.2%}"
-            yield Part(p, f"{says} of {len(x):,} values")
+            effect = f"the sum of digits {places} from the end{name} is odd in {odd:.2%}"
+            yield Part(p, f"{effect} of {len(x):,} values")
 
     def _by_place(self, last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[Part]:
         """Each digit against each binary digit of a place."""
@@ -225,9 +225,9 @@ class LastDigits:
         spread = np.maximum(n - of_places**2 / n, 1e-9)[:, :, None]
         score = centred**2 / spread
         i, k, j = map(int, np.unravel_index(int(np.argmax(score)), score.shape))
-        says = f"{_digit(j)} follows binary digit {k} of {names[i]}"
+        effect = f"{_digit(j)} follows binary digit {k} of {names[i]}"
         p = min(1.0, 2 * score.size * math.exp(-0.5 * float(score[i, k, j])))
-        yield Part(p, f"{says}: {_share(products[i, k, j] / n, n)}")
+        yield Part(p, f"{effect}: {_share(products[i, k, j] / n, n)}")
 
     def _by_call(self, precision: Precision, digits: int) -> Iterator[Part]:
         """Each digit against the same place of the call before."""
@@ -242,8 +242,10 @@ class LastDigits:
         if n:
             beyond = np.abs(total / n - sums[0] * sums[1] / n**2)
             j = int(np.argmax(beyond))
-            says = f"{_digit(j)} is that of the same place of the call before"
-            yield Part(_covariance_p(beyond, n, tries=digits), f"{says}: {_share(total[j] / n, n)}")
+            effect = f"{_digit(j)} is that of the same place of the call before"
+            yield Part(
+                _covariance_p(beyond, n, tries=digits), f"{effect}: {_share(total[j] / n, n)}"
+            )
 
 
 def _signs(last: npt.NDArray[np.uint8], digits: int) -> Array:
@@ -323,10 +325,12 @@ def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[Part]
             held_out = recurrence.one_ahead(bits[_LEARNED - length :]) == bits[_LEARNED:]
             hits = int(np.count_nonzero(held_out))
             p = float(scipy.special.bdtrc(hits - 1, _PREDICTED, (1 + _ANY_BIAS) / 2))
-            says = f"{_digit(j)} follows from the {length} before it (a shift register): {hits:,} "
+            effect = (
+                f"{_digit(j)} follows from the {length} before it (a shift register): {hits:,} "
+            )
             yield Part(
                 min(1.0, len(long) * digits * p),
-                f"{says}of {_PREDICTED:,} held-out digits predicted",
+                f"{effect}of {_PREDICTED:,} held-out digits predicted",
             )
 
 

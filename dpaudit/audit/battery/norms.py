@@ -72,11 +72,11 @@ class Norms:
         self._counts[d] = self._counts[d] + counts if d in self._counts else counts
 
     def _keep(self, d: int, square: Array) -> None:
-        kept = self._kept.get(d, 0)
-        room = min(_KEPT - kept, _ALL_KEPT - sum(self._kept.values()))
+        rows = self._kept.get(d, 0)
+        room = min(_KEPT - rows, _ALL_KEPT - sum(self._kept.values()))
         if room > 0:
             self._squares.setdefault(d, []).append(square[:room].copy())
-            self._kept[d] = kept + len(square[:room])
+            self._kept[d] = rows + len(square[:room])
 
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
@@ -116,9 +116,9 @@ def _equal(square: Array, d: int) -> Part:
     """A p-value of equal lengths, and how many there are."""
     ordered = np.sort(np.floor(np.log(np.maximum(square, 1e-300)) / _ROUNDED))
     repeats = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
-    says = f"{repeats:,} of {len(square):,} lengths of vectors of {d} occurred before"
+    effect = f"{repeats:,} of {len(square):,} lengths of vectors of {d} occurred before"
     atom = _FINE + 0.3 * math.sqrt(d) * _ROUNDED
-    return Part(repeats_p(repeats, len(square), 1 / atom), says)
+    return Part(repeats_p(repeats, len(square), 1 / atom), effect)
 
 
 def _on_grids(square: Array, d: int) -> Part:
@@ -132,5 +132,5 @@ def _on_grids(square: Array, d: int) -> Part:
         "P(length < |z|)": on_a_grid(scipy.special.chdtr(d, square[below]), blur[below]),
         "P(length > |z|)": on_a_grid(scipy.special.chdtrc(d, square[~below]), blur[~below]),
     }
-    says = f"for vectors of {d}"
-    return least(sorted(Part(g.p, f"{g.says(what)}, {says}") for what, g in grids.items()))
+    vectors = f"for vectors of {d}"
+    return least(sorted(Part(g.p, f"{g.says(name)}, {vectors}") for name, g in grids.items()))

@@ -72,9 +72,9 @@ class _Law:
         mass[1:] *= 2
         mass /= mass.sum()
         length = min(_LONGEST, math.ceil(_WINDOW_BITS / max(-math.log2(mass.max()), 1e-3)))
-        wanted = min(1 / _ANCHORS, 1 / (8 * length))
-        first = 1 + int(np.argmax(mass[1:] <= wanted))
-        last = min(len(k) - 1, first + int(np.searchsorted(np.cumsum(mass[first:]), wanted)))
+        rate_limit = min(1 / _ANCHORS, 1 / (8 * length))
+        first = 1 + int(np.argmax(mass[1:] <= rate_limit))
+        last = min(len(k) - 1, first + int(np.searchsorted(np.cumsum(mass[first:]), rate_limit)))
         rate = float(mass[first : last + 1].sum())
         return cls(length, -math.log2(float(mass @ mass)), first - 0.5, last + 0.5, rate)
 
@@ -131,13 +131,13 @@ class WindowTable:
         return math.log(10) / self._law.rate + self.length if self._law.rate > 0 else None
 
     def _anchors(self, x: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        found = []
+        anchors = []
         for start in range(0, len(x), _CHUNK):
             size = np.abs(x[start : start + _CHUNK])
             here = np.flatnonzero((size >= self._law.low) & (size < self._law.high))
             # a sampler that returns hardly anything else must not cost more
-            found.append(here[: max(1, len(size) // (4 * self.length))] + start)
-        return np.concatenate(found)
+            anchors.append(here[: max(1, len(size) // (4 * self.length))] + start)
+        return np.concatenate(anchors)
 
     def _take(
         self,
@@ -229,8 +229,10 @@ class WindowTable:
         order = np.argsort(hashes, kind="stable")
         hashes, places = hashes[order], places[order]
         again = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
-        found = [Repeat(_unpack(int(places[i - 1])), _unpack(int(places[i]))) for i in again[:1000]]
-        return len(again) + self._dropped, found
+        examples = [
+            Repeat(_unpack(int(places[i - 1])), _unpack(int(places[i]))) for i in again[:1000]
+        ]
+        return len(again) + self._dropped, examples
 
 
 # A place is one word: process + 1 (7 bits), call (32), row within the block's call (24), kind (1).
@@ -281,20 +283,20 @@ class Repeats:
         total = sum(table.windows.values())
         if not total:
             return nothing("too few values for one window")
-        parts, found, repeated = {}, list[Repeat](), 0
+        parts, examples, repeated = {}, list[Repeat](), 0
         for name, calls in (("whole calls", True), ("runs", False)):
             count, places = table.repeats(calls=calls)
             parts[name] = poisson_tail(count, table.expected(calls=calls))
             repeated += count
-            found += places
+            examples += places
         effect = f"{repeated:,} of {total:,} windows seen before"
         details: dict[str, Any] = {}
         cause = ""
-        if found:
-            shown = next(_across_first(found))
-            details = {"first": dict(shown.first), "again": dict(shown.again), "windows": repeated}
-            cause = _cause(shown, share=repeated / total)
-            effect += f", such as {_place(shown.first)} again in {_place(shown.again)}"
+        if examples:
+            example = next(_across_first(examples))
+            details = _places(example) | {"windows": repeated}
+            cause = _cause(example, share=repeated / total)
+            effect += f", such as {_place(example.first)} again in {_place(example.again)}"
         blind = BlindSpot(
             test="repeats",
             flaw="replayed noise",
@@ -315,8 +317,8 @@ class Repeats:
         )
 
 
-def _cause(shown: Repeat, *, share: float) -> str:
-    first, again = shown.first, shown.again
+def _cause(example: Repeat, *, share: float) -> str:
+    first, again = example.first, example.again
     if first["process"] != again["process"]:
         return "every process is seeded alike"
     if first["row"] == again["row"] == 0 and first["call"] != again["call"]:
@@ -324,10 +326,14 @@ def _cause(shown: Repeat, *, share: float) -> str:
     return "noise repeats earlier noise"
 
 
-def _across_first(found: list[Repeat]) -> Iterator[Repeat]:
+def _across_first(repeats: list[Repeat]) -> Iterator[Repeat]:
     """Repeats across processes first: they prove more than one process that repeats itself."""
-    yield from (r for r in found if r.across_processes)
-    yield from found
+    yield from (r for r in repeats if r.across_processes)
+    yield from repeats
+
+
+def _places(repeat: Repeat) -> dict[str, Any]:
+    return {"first": dict(repeat.first), "again": dict(repeat.again)}
 
 
 def _place(where: Mapping[str, int]) -> str:
@@ -382,13 +388,13 @@ class Forks:
             shared += [r for r in self._table.repeats(calls=calls)[1] if r.across_processes]
             expected += self._table.expected(calls=calls)
         effect = f"{self._pairs} forks, no noise in common"
-        details = {}
+        details: dict[str, Any] = {}
         if shared:
             effect = (
                 f"parent and child share noise ({len(shared):,} windows): state shared over fork; "
                 "reseed in the child, e.g. with os.register_at_fork(after_in_child=…), "
                 "or draw from the operating system"
             )
-            details = {"first": dict(shared[0].first), "again": dict(shared[0].again)}
+            details = _places(shared[0])
         p = poisson_tail(len(shared), expected)
         return Evidence(p=p, statistic=float(len(shared)), effect=effect, details=details)

@@ -169,12 +169,12 @@ class Bulk:
         while self.seen >> self._level > _KEPT:
             self._level += 1
             self._thin()
-        mask, wanted = self._mask()
-        found = [
-            part[np.flatnonzero((part.view(np.uint64) & mask) == wanted)]
+        mask, key = self._mask()
+        chosen = [
+            part[np.flatnonzero((part.view(np.uint64) & mask) == key)]
             for part in (x[i : i + _PIECE] for i in range(0, len(x), _PIECE))
         ]
-        self._kept.append(np.abs(np.concatenate(found)) if found else x[:0])
+        self._kept.append(np.abs(np.concatenate(chosen)) if chosen else x[:0])
         self._before.append(before)
         self._size += len(self._kept[-1])
 
@@ -183,8 +183,8 @@ class Bulk:
         return np.uint64(mask), np.uint64(self._key & mask)
 
     def _thin(self) -> None:
-        mask, wanted = self._mask()
-        self._kept = [part[(part.view(np.uint64) & mask) == wanted] for part in self._kept]
+        mask, key = self._mask()
+        self._kept = [part[(part.view(np.uint64) & mask) == key] for part in self._kept]
         self._size = sum(map(len, self._kept))
 
     def repeats(self, claim: Claim, precision: Precision) -> tuple[float, float, str]:
@@ -198,21 +198,21 @@ class Bulk:
         x = np.concatenate([*self._kept, np.empty(0)])
         if len(x) < 2:
             return 1.0, math.inf, ""
-        left = [self.seen - before for before in self._before]
-        later = np.repeat(left, list(map(len, self._kept)))
+        following = [self.seen - before for before in self._before]
+        later = np.repeat(following, list(map(len, self._kept)))
         order = np.argsort(x)
         ordered, later = x[order], later[order]
         again = np.concatenate([[False], ordered[1:] == ordered[:-1]])
         edges = self._edges(claim)
         least = _FINE_SINGLE if precision.bits <= 24 else _FINE
-        found = []
+        tails = []
         for low, high in itertools.pairwise(edges):
             a, b = np.searchsorted(ordered, [low, high])
             count = int(again[a:b].sum())
             atom = max(least, heaviest(claim, precision, low, high))
             if count and (b - a) * atom < 0.5:
                 expected = float(later[a:b].sum()) * atom / (1 - (b - a) * atom)
-                found.append(float(scipy.special.gammainc(count, expected)))
+                tails.append(float(scipy.special.gammainc(count, expected)))
         many = int(again.sum())
         runs = np.diff(np.flatnonzero(np.concatenate([~again, [True]]))).astype(np.float64)
         pairs = float((runs * (runs - 1)).sum()) / 2
@@ -220,8 +220,8 @@ class Bulk:
         # that is kept
         bits = math.log2(len(x) * self.seen / 2 / max(pairs, 1.0))
         distinct = round(self.seen * (1 - many / len(x)))
-        says = f"about {distinct:,} of {self.seen:,} magnitudes are distinct"
-        return min([1.0, *(_STRIPS * p for p in found)]), bits, says
+        effect = f"about {distinct:,} of {self.seen:,} magnitudes are distinct"
+        return min([1.0, *(_STRIPS * p for p in tails)]), bits, effect
 
     @staticmethod
     def _edges(claim: Claim) -> list[float]:
@@ -246,10 +246,10 @@ class Largest:
         self.seen += len(x)
         for part in (x[i : i + _PIECE] for i in range(0, len(x), _PIECE)):
             size = np.abs(part)
-            found = size[size > self._limit]
-            if len(found):
-                self._kept.append(found)
-                self._size += len(found)
+            large = size[size > self._limit]
+            if len(large):
+                self._kept.append(large)
+                self._size += len(large)
             if self._size > 8 * _MOST:
                 self._shorten()
 
@@ -281,8 +281,8 @@ class Largest:
         repeats = len(top) - len(np.unique(top))
         if not repeats or len(top) * atom > 0.5:
             return 1.0, ""
-        says = f"{len(top) - repeats:,} of the {len(top):,} largest magnitudes are distinct"
-        return repeats_p(repeats, len(top), 1 / atom), says
+        effect = f"{len(top) - repeats:,} of the {len(top):,} largest magnitudes are distinct"
+        return repeats_p(repeats, len(top), 1 / atom), effect
 
 
 def repeats_p(repeats: int, n: int, atoms: float) -> float:

@@ -196,11 +196,11 @@ class Triggers:
         call = int(self._extremes[size].where[which])
         effects["single calls"] = f"call {call} of {size} values: its {unusual[which]}"
         varied = {
-            f"the {what} of {between.calls:,} {kind} vary {ratio:.3g} × as much as chance": p
+            f"the {sums_of} of {between.calls:,} {kind} vary {ratio:.3g} × as much as chance": p
             for kind, between in self._between.items()
-            for what, (p, ratio) in between.p(long=kind != "short calls").items()
+            for sums_of, (p, ratio) in between.p(long=kind != "short calls").items()
         }
-        effects["between calls"] = min(varied, key=lambda says: varied[says])
+        effects["between calls"] = min(varied, key=lambda name: varied[name])
         parts["between calls"] = bonferroni(list(varied.values()))
         for kind, table in self._by_call.items():
             if table[0].any():
@@ -245,7 +245,7 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
     """
     calls = int(np.flatnonzero(table[0])[-1]) + 1
     table = table[:, :calls]
-    least, says, tried = 1.0, f"{kind}: too few for a period", 0
+    least, effect, tried = 1.0, f"{kind}: too few for a period", 0
     for period in (k for k in _PERIODS if 2 * k <= calls):
         n, total, square = _folded(table, period)
         here = n > 0
@@ -263,8 +263,8 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
                 scale = math.sqrt(square[residue] / n[residue])
                 mean = total[residue] / n[residue]
                 number = f"{kind} of number {(residue + first) % period} modulo {period}"
-                least, says = p, f"{number}: scale {scale:.4f} × claimed, mean {mean:+.3f}"
-    return (min(1.0, tried * least) if tried else 1.0), says
+                least, effect = p, f"{number}: scale {scale:.4f} × claimed, mean {mean:+.3f}"
+    return (min(1.0, tried * least) if tried else 1.0), effect
 
 
 def _folded(table: Array, period: int) -> Array:

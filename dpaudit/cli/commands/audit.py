@@ -98,7 +98,7 @@ def audit(
                 claim=claim or "",
                 options=options,
                 sandbox=held.reached,
-                what=what,
+                identity=what,
                 seconds=seconds,
             ),
             to=to,

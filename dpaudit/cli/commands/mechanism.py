@@ -140,7 +140,7 @@ def mechanism(
                 attack=attack or "",
                 options=options,
                 sandbox=held.reached,
-                what=what,
+                identity=what,
                 seconds=seconds,
             ),
             to=to,

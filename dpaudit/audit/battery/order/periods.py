@@ -82,7 +82,7 @@ class Periods:
         longest = int(min(LONGEST, lengths[:, 0].max() // 2, lengths.prod(1).sum() // _EACH_CLASS))
         if longest < _FEWEST or (longest // 2) ** 2 < lengths[:, 0].max():  # see loops.fold
             return Part(1.0, "too few values for a period")
-        found, places = fold(
+        extremes, places = fold(
             np.concatenate(self._above[name]), np.concatenate(self._below[name]), longest=longest
         )
         period = np.arange(2, longest + 1)
@@ -90,7 +90,7 @@ class Periods:
         for length, calls in lengths:
             fewest += calls * (length // period)
             most += calls * -(-length // period)
-        many, few, above, below = found[2:].T.astype(np.float64)
+        many, few, above, below = extremes[2:].T.astype(np.float64)
         tails = np.stack(
             [
                 _at_least(many, most, 2 * _EACH),
@@ -102,7 +102,7 @@ class Periods:
         p = np.minimum(1.0, 4 * period * tails.min(0))
         at = int(p.argmin())
         which = int(tails[:, at].argmin())
-        count, expected = found[at + 2, which], most[at] * _EACH * (2 if which < 2 else 1)
+        count, expected = extremes[at + 2, which], most[at] * _EACH * (2 if which < 2 else 1)
         return Part(
             min(1.0, len(p) * float(p[at])),
             f"every {period[at]:,}th value {name} (residue {places[at + 2, which]:,}): "
@@ -220,15 +220,15 @@ def _parts(series: npt.NDArray[np.floating], where: str) -> dict[str, Part]:
     return parts
 
 
-def _comb(f: Complex, length: int, what: str) -> Part:
+def _comb(f: Complex, length: int, series: str) -> Part:
     whole = _FOLD / np.arange(2 * _FOLD + 1, LONGEST + 1)
     long = np.arange(_QUARTER * _LEAST_BIN, _QUARTER * length * _FOLD // LONGEST)
     first = np.concatenate([whole * length, long / _QUARTER])  # in bins
     first = first[first >= _LEAST_BIN]
     if not len(first):
-        return Part(1.0, f"{what}: too few for a comb")
+        return Part(1.0, f"{series}: too few for a comb")
     total, number = np.zeros(len(first)), np.zeros(len(first))
-    best, says, tried = 1.0, f"{what}: no comb", 0
+    best, effect, tried = 1.0, f"{series}: no comb", 0
     for multiple in range(1, _ORDERS[-1] + 1):
         inside = multiple * first < len(f) - 1
         total[inside] += _power(f, multiple * first[inside])
@@ -239,11 +239,11 @@ def _comb(f: Complex, length: int, what: str) -> Part:
             at = int(p.argmin())
             if p[at] < best:
                 best = float(p[at])
-                says = (
-                    f"{what} repeat with a period of {_FOLD * length / first[at]:,.6g}: power of "
+                effect = (
+                    f"{series} repeat with a period of {_FOLD * length / first[at]:,.6g}: power of "
                     f"{number[at]:.0f} harmonics {total[at] / number[at]:.2f} × the white level"
                 )
-    return Part(min(1.0, tried * best), says)
+    return Part(min(1.0, tried * best), effect)
 
 
 def _power(f: Complex, at: Array) -> Array:

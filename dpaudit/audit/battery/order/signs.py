@@ -49,22 +49,24 @@ class Parities:
 
     def update(self, signs: Bits, d: int) -> None:
         """Take in the signs of rows of ``d`` values, shape (n·d,)."""
-        words = np.packbits(signs[: len(signs) // _WINDOW * _WINDOW]).view(">u2").astype(np.uint16)
+        patterns = (
+            np.packbits(signs[: len(signs) // _WINDOW * _WINDOW]).view(">u2").astype(np.uint16)
+        )
         if d % _WINDOW or d > _WIDEST:
-            self._add("neighbours", words)
+            self._add("neighbours", patterns)
             return
-        for i, place in enumerate(words.reshape(-1, d // _WINDOW).T):
+        for i, place in enumerate(patterns.reshape(-1, d // _WINDOW).T):
             self._add(f"coordinates {_WINDOW * i} to {_WINDOW * (i + 1) - 1} of {d}", place)
 
-    def _add(self, name: str, words: npt.NDArray[np.uint16]) -> None:
+    def _add(self, name: str, patterns: npt.NDArray[np.uint16]) -> None:
         waiting = self._waiting.setdefault(name, [])
-        waiting.append(words)
+        waiting.append(patterns)
         if sum(map(len, waiting)) >= _FLUSH:
             self._flush(name)
 
     def _flush(self, name: str) -> None:
-        words = np.concatenate(self._waiting.pop(name, [np.empty(0, np.uint16)]))
-        counts = np.bincount(words, minlength=1 << _WINDOW)
+        patterns = np.concatenate(self._waiting.pop(name, [np.empty(0, np.uint16)]))
+        counts = np.bincount(patterns, minlength=1 << _WINDOW)
         self._tables[name] = self._tables.get(name, 0) + counts
 
     def parts(self) -> dict[str, Part]:
@@ -244,11 +246,11 @@ class RowParities:
         n, d = signs.shape
         if not 1 < d <= _MOST_COORDINATES:
             return
-        seen = self._number.get(d, 0)
-        take = min(n, d + _SPARE - seen)
+        rows = self._number.get(d, 0)
+        take = min(n, d + _SPARE - rows)
         if take > 0:
             self._rows.setdefault(d, []).append(signs[:take].copy())
-            self._number[d] = seen + take
+            self._number[d] = rows + take
 
     def parts(self) -> dict[str, Part]:
         """One part, for all d with more rows than coordinates."""
@@ -261,9 +263,9 @@ class RowParities:
             p, effect = 1.0, f"no product of signs is the same in {n:,} rows of {d}"
             if members:
                 p = math.ldexp(1.0, d + 1 - n)
-                shown = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
+                some = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
                 effect = (
-                    f"the product of the signs of {len(members)} of {d} coordinates ({shown}) is "
+                    f"the product of the signs of {len(members)} of {d} coordinates ({some}) is "
                     f"the same in {n:,} of {n:,} rows"
                 )
             parts.append(Part(p, effect))
@@ -278,14 +280,14 @@ def _relation(rows: Bits) -> list[int]:
     columns[0] <<= 8 * len(packed) - len(rows)
     basis: dict[int, tuple[int, int]] = {}  # by leading bit: a vector and the columns it is made of
     for i, column in enumerate(columns):
-        vector, made = column, 1 << i
+        vector, sources = column, 1 << i
         while vector:
             lead = vector.bit_length()
             if lead not in basis:
-                basis[lead] = vector, made
+                basis[lead] = vector, sources
                 break
             other, more = basis[lead]
-            vector, made = vector ^ other, made ^ more
+            vector, sources = vector ^ other, sources ^ more
         if not vector:
-            return [j - 1 for j in range(1, len(columns)) if made >> j & 1]
+            return [j - 1 for j in range(1, len(columns)) if sources >> j & 1]
     return []

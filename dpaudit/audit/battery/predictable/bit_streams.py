@@ -85,7 +85,9 @@ class Stretches:
     def heads(self) -> tuple[int, Array]:
         """Values per short call, and the first of each, in order, shape (m,)."""
         (n, d), heads = max(
-            self._heads.items(), key=lambda kept: _size(kept[1]), default=((1, 1), [])
+            self._heads.items(),
+            key=lambda item: _size(item[1]),
+            default=((1, 1), []),
         )
         return n * d, _joined(heads)
 
@@ -135,16 +137,16 @@ class BitStream:
 
 def bit_streams(stretches: Stretches, claim: Claim) -> Iterator[BitStream]:
     """All streams of what was kept, those of single values first."""
-    read, run = _readers(claim), stretches.run
+    readers, run = _readers(claim), stretches.run
     for view in _views(stretches):
-        for what, reader in read.items():
-            name, long = f"{what} of {view.name}", what in view.long
+        for kind, reader in readers.items():
+            name, long = f"{kind} of {view.name}", kind in view.long
             yield BitStream(name, view.stride, long, reader, (view.values,))
     if claim.family == "gaussian" and run:
         for layout, stride, first, second in _pairs(run, claim.scale):
-            for what, pairs in _PAIRS.items():
-                long = what == _LONG_PAIR and layout == "neighbours"
-                yield BitStream(f"{what} of {layout}", stride, long, pairs, (first, second))
+            for kind, pairs in _PAIRS.items():
+                long = kind == _LONG_PAIR and layout == "neighbours"
+                yield BitStream(f"{kind} of {layout}", stride, long, pairs, (first, second))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +240,10 @@ def _bit(u: Array, k: int) -> Bits:
 
 def _last_digits(x: Array, *, above: int = 0) -> Bits:
     """A bit of the significands: the last one that is not 0 in all of them, or one ``above``."""
-    words = np.ascontiguousarray(x).view(np.uint64)
-    used = int(np.bitwise_or.reduce(words, initial=0)) & (1 << 52) - 1
+    bits = np.ascontiguousarray(x).view(np.uint64)
+    used = int(np.bitwise_or.reduce(bits, initial=0)) & (1 << 52) - 1
     place = (used & -used).bit_length() - 1 + above if used else 0
-    return np.asarray(words >> np.uint64(place) & np.uint64(1), np.uint8)
+    return np.asarray(bits >> np.uint64(place) & np.uint64(1), np.uint8)
 
 
 def _last_steps(x: Array) -> Bits:

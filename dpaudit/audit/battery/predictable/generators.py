@@ -120,11 +120,11 @@ def sfc64(seeds: Seeds, count: int) -> Longs:
     a, b, c = _longs(seeds, 3)
     out = np.empty((count, len(seeds)), np.uint64)
     for i in range(-12, count):
-        found = a + b + np.uint64(i + 13)
+        number = a + b + np.uint64(i + 13)
         a, b = b ^ (b >> np.uint64(11)), c + (c << np.uint64(3))
-        c = (c << np.uint64(24) | c >> np.uint64(40)) + found
+        c = (c << np.uint64(24) | c >> np.uint64(40)) + number
         if i >= 0:
-            out[i] = found
+            out[i] = number
     return out
 
 
@@ -173,7 +173,7 @@ def by_genrand(seeds: Seeds, count: int) -> Words:
     So seed ``numpy.random.seed(int)``, ``std::mt19937(seed)`` and ``torch.manual_seed``.
     """
     first = seeds.astype(np.uint32)
-    return _words(lambda wanted: _kept(first, wanted, *_GENRAND), count)
+    return _words(lambda places: _kept(first, places, *_GENRAND), count)
 
 
 def by_r(seeds: Seeds, count: int) -> Words:
@@ -181,7 +181,7 @@ def by_r(seeds: Seeds, count: int) -> Words:
     first = seeds.astype(np.uint32)
     for _ in range(52):  # 50 to scramble, one for the index, which is then set to 624
         first = first * np.uint32(69069) + np.uint32(1)
-    return _words(lambda wanted: _kept(first, wanted, *_R), count)
+    return _words(lambda places: _kept(first, places, *_R), count)
 
 
 def by_seed_sequence(seeds: Seeds, count: int) -> Words:
@@ -192,8 +192,8 @@ def by_seed_sequence(seeds: Seeds, count: int) -> Words:
     if count == 1:
         return last
     rest = _words(
-        lambda wanted: np.stack(
-            [state_word(mixed, i) if i else top for i in range(wanted.start, wanted.stop)]
+        lambda places: np.stack(
+            [state_word(mixed, i) if i else top for i in range(places.start, places.stop)]
         ),
         count - 1,
     )
@@ -226,14 +226,14 @@ def _words(state: Callable[[slice], Words], count: int) -> Words:
     return tempered(x)
 
 
-def _kept(first: Words, wanted: slice, factor: int, add: int) -> Words:
-    """Words ``wanted`` of states (m, n) whose words follow from each other, and begin with these.
+def _kept(first: Words, places: slice, factor: int, add: int) -> Words:
+    """Words ``places`` of states (m, n) whose words follow from each other, and begin with these.
 
     ``add`` −1: as ``init_genrand`` does it, where the number of the word is added.
     """
-    out = np.empty((wanted.stop - wanted.start, len(first)), np.uint32)
+    out = np.empty((places.stop - places.start, len(first)), np.uint32)
     mixes = add < 0
-    stepped(first.copy(), np.uint32(factor), np.uint32(max(add, 0)), mixes, wanted.start, out)
+    stepped(first.copy(), np.uint32(factor), np.uint32(max(add, 0)), mixes, places.start, out)
     return out
 
 
@@ -360,11 +360,11 @@ def _xoshiro(seeds: Seeds, count: int, *, output: str) -> Floats:
     out = np.empty((count, len(seeds)))
     for i in range(count):
         if output == "**":
-            found = _turned(s[1] * np.uint64(5), 7) * np.uint64(9)
+            number = _turned(s[1] * np.uint64(5), 7) * np.uint64(9)
         else:
-            found = s[0] + s[3]
-            found = found if output == "+" else _turned(found, 23) + s[0]
-        out[i] = _unit(found)
+            number = s[0] + s[3]
+            number = number if output == "+" else _turned(number, 23) + s[0]
+        out[i] = _unit(number)
         t = s[1] << np.uint64(17)
         s[2], s[3] = s[2] ^ s[0], s[3] ^ s[1]
         s[1], s[0] = s[1] ^ s[2], s[0] ^ s[3]

@@ -86,15 +86,15 @@ class LinearComplexity:
         if replay is not None and 2 * replay.p <= _CERTAIN:
             return _of_replay(replay)
         streams = list(bit_streams(self._stretches, self._claim))
-        found = [_predict(stream, most=_SHORT) for stream in streams]
-        longer = [s for s, seen in zip(streams, found, strict=True) if s.long and seen.cut]
+        predictions = [_predict(stream, most=_SHORT) for stream in streams]
+        longer = [s for s, bits in zip(streams, predictions, strict=True) if s.long and bits.cut]
         tries = 2 * (len(streams) + len(longer))  # half of the test's level is the replays'
         for stream in longer:
-            if min(one.p for one in found) * tries <= _CERTAIN:
+            if min(one.p for one in predictions) * tries <= _CERTAIN:
                 break
-            found.append(_predict(stream, most=_LONG))
-        seen = _of_bits(found, tries)
-        return seen if replay is None or seen.p <= 2 * replay.p else _of_replay(replay)
+            predictions.append(_predict(stream, most=_LONG))
+        bits = _of_bits(predictions, tries)
+        return bits if replay is None or bits.p <= 2 * replay.p else _of_replay(replay)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +160,8 @@ def _of_replay(replay: Replay) -> Evidence:
     )
 
 
-def _of_bits(found: list[_Prediction], tries: int) -> Evidence:
-    longest = max((one.learned_from for one in found), default=0) // 2
+def _of_bits(predictions: list[_Prediction], tries: int) -> Evidence:
+    longest = max((one.learned_from for one in predictions), default=0) // 2
     blind = BlindSpot(
         test="linear-complexity",
         flaw="a linear generator",
@@ -171,10 +171,10 @@ def _of_bits(found: list[_Prediction], tries: int) -> Evidence:
         "generators behind a sampler that rejects some of their numbers (ziggurats; the polar "
         "method, but for the small generators that dpaudit explain linear-complexity lists)",
     )
-    best = min(found, key=_likelihood, default=None)
+    best = min(predictions, key=_likelihood, default=None)
     if best is None or best.recurrence is None or best.p >= 1:
-        says = f"no recurrence shorter than {longest:,} in {len(found)} streams of bits"
-        return Evidence(p=1.0, statistic=float(longest), effect=says, blind_spots=(blind,))
+        text = f"no recurrence shorter than {longest:,} in {len(predictions)} streams of bits"
+        return Evidence(p=1.0, statistic=float(longest), effect=text, blind_spots=(blind,))
     stream, length = best.stream, best.recurrence.length
     predicted = f"{best.hits:,} of {best.held_out:,}"
     generator = known_as(best.recurrence, stride=stream.stride)
@@ -183,7 +183,7 @@ def _of_bits(found: list[_Prediction], tries: int) -> Evidence:
         "recurrence": length,
         "predicted": predicted.replace(",", ""),
         "values needed": 2 * length * stream.stride,
-        "streams predicted": sum(one.p * tries <= _CERTAIN for one in found),
+        "streams predicted": sum(one.p * tries <= _CERTAIN for one in predictions),
     }
     if generator is not None:
         details["generator"] = generator

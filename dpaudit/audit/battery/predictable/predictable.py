@@ -93,8 +93,8 @@ def dates(now: float) -> Seeds:
 
 def made_from(numbers: Iterable[float]) -> Seeds:
     """What is commonly made of each number: its bits, its whole part, digits, or a hash."""
-    found = [seed & _ALL for number in numbers if math.isfinite(number) for seed in _of(number)]
-    return np.array(found, np.uint64)
+    seeds = [seed & _ALL for number in numbers if math.isfinite(number) for seed in _of(number)]
+    return np.array(seeds, np.uint64)
 
 
 def _of(number: float) -> list[int]:
@@ -196,10 +196,10 @@ class Predictable:
         own = len(seeds) - sum(map(len, fixed))
         for start in range(0, len(seeds), _CHUNK):
             part = seeds[start : start + _CHUNK]
-            made = max(0, min(len(part), start + len(part) - len(seeds) + own))
+            own_in_part = max(0, min(len(part), start + len(part) - len(seeds) + own))
             likely = search.index.likely
             for seeding, places, values in seedings(family, part, common=True, likely=likely):
-                search.look_up(seeding, part, places, values, made=made)
+                search.look_up(seeding, part, places, values, own=own_in_part)
         return self._evidence(search, most)
 
     def _evidence(self, search: _Search, most: int) -> Evidence:
@@ -245,9 +245,9 @@ class _Fit:
 
     def __init__(self, seeding: Seeding, seed: int, place: Place) -> None:
         self.seeding, self.seed, self.place = seeding, seed, place
-        wanted = place.values[:_COMPARED]
-        given = seeding.values(seed, len(wanted))
-        alike = np.abs(given - wanted) <= TOLERANCE * np.maximum(wanted, 1.0)
+        magnitudes = place.values[:_COMPARED]
+        computed = seeding.values(seed, len(magnitudes))
+        alike = np.abs(computed - magnitudes) <= TOLERANCE * np.maximum(magnitudes, 1.0)
         self.agreeing = len(alike) if alike.all() else int(np.argmin(alike))
         self.predicted = int(alike[PREFIX:].sum())
         self.compared = len(alike) - PREFIX
@@ -264,11 +264,11 @@ class _Search:
         self.longest = 0
 
     def look_up(
-        self, seeding: Seeding, seeds: Seeds, places: Places, values: Floats, *, made: int = 0
+        self, seeding: Seeding, seeds: Seeds, places: Places, values: Floats, *, own: int = 0
     ) -> None:
         """Compare a seeding's first ``values`` (3, m), and the rest where they fit.
 
-        They are those of the seeds at ``places``; no other seed fits. The last ``made`` seeds come
+        They are those of the seeds at ``places``; no other seed fits. The last ``own`` seeds come
         from the noise.
         """
         self.tries += len(seeds)
@@ -280,7 +280,7 @@ class _Search:
             if fit.agreeing < PREFIX:
                 continue
             self._fits += 1
-            counted = fit.agreeing - (which >= len(seeds) - made)
+            counted = fit.agreeing - (which >= len(seeds) - own)
             self.longest = max(self.longest, counted)
             if self.best is None or fit.predicted > self.best.predicted:
                 self.best = fit

@@ -88,17 +88,17 @@ class Windows:
 
     def _keep_text(self, process: int, x: Floats) -> None:
         parts = self._texts.setdefault(process, [])
-        left = (_OTHER_TEXT if process else _TEXT) - sum(map(len, parts))
-        if left > 0:
-            parts.append(np.abs(x.ravel()[:left]) / self._scale)
+        room = (_OTHER_TEXT if process else _TEXT) - sum(map(len, parts))
+        if room > 0:
+            parts.append(np.abs(x.ravel()[:room]) / self._scale)
 
     def numbers(self) -> list[float]:
         """Numbers that a sampler could make a seed of: what it was told, and its first values.
 
         The latter as they are and in units of the scale.
         """
-        shown = [float(v) for _, text in self._sources for v in text[:PREFIX]]
-        return [*self._numbers, *shown, *(v / self._scale for v in shown)]
+        first_values = [float(v) for _, text in self._sources for v in text[:PREFIX]]
+        return [*self._numbers, *first_values, *(v / self._scale for v in first_values)]
 
     def index(self) -> Index:
         """All windows, to look values up in."""
@@ -188,6 +188,6 @@ def _known(values: Floats, marks: Seeds) -> tuple[Places, Seeds]:
 
 def _hash(cells: Floats) -> Seeds:
     """Hashes of the numbers (3, n) of cells."""
-    found = np.empty(cells.shape[1], np.uint64)
-    hashes(np.ascontiguousarray(cells), 1.0, found)
-    return found
+    out = np.empty(cells.shape[1], np.uint64)
+    hashes(np.ascontiguousarray(cells), 1.0, out)
+    return out
