@@ -1,4 +1,4 @@
-"""The calls of an audit: how many rows of which dimension, decided before anything is seen."""
+"""The calls of an audit: how many rows of which dimension, decided before any noise is drawn."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _again(plan: Sequence[Call], samples: int, shapes: np.random.Generator) -> l
 
 
 def special_shapes(plan: Sequence[Call]) -> tuple[BlindSpot, ...]:
-    """What the plan's choice of d leaves out: a flaw at some d that was not asked for."""
+    """What the plan's choice of d leaves out: a flaw at some d that was not drawn."""
     tried = len({call.d for call in plan if call.d <= _SHAPES})
     if tried == 1:
         return ()
@@ -223,7 +223,7 @@ def growing_plan(samples: int, *, dim: int | None) -> tuple[Call, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What an audit of a sampler asks, decided before any value is seen.
+    """The calls of an audit of a sampler, decided before any value is drawn.
 
     ``planned`` is the number of values; ``flat``: a recording gives rows of one value, to be joined
     to rows of the plan's length. All the auditor's randomness comes from ``root``.
@@ -240,7 +240,7 @@ class Plan:
 
     @property
     def weight(self) -> float:
-        """By which p-values of the battery count: a sequential audit bets half of α."""
+        """The factor on the battery's p-values: a sequential audit bets half of α."""
         return 2.0 if self.options.sequential else 1.0
 
 

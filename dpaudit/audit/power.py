@@ -194,7 +194,7 @@ def propose_tau(
                 "dimension of the releases is not seen this way. Give that dimension."
             )
     else:
-        covers.append(_whole("the audit alone"))
+        covers.append(_own_noise("the audit alone"))
         where = f"d = {dim:,}" if dim else "samplers whose dimension the auditor chooses"
         caveats.append(f"The map has no pancake that is found at {where} with {samples:,} values.")
     if dim and (here is None or 2 * math.sqrt(dim) > here.size):
@@ -221,12 +221,12 @@ def _cover(assumes: str, gamma: float, eta: float) -> Cover:
     try:
         tau = smoothing_tau(eta, sigma=1.0, gamma=gamma)
     except UsageError:
-        return _whole(assumes)
+        return _own_noise(assumes)
     by = f"smoothing theorem at η = {eta:g}"
     return Cover(assumes=assumes, gamma_min=gamma, tau=tau, l2_factor=math.hypot(1.0, tau), by=by)
 
 
-def _whole(assumes: str) -> Cover:
+def _own_noise(assumes: str) -> Cover:
     by = "the defender's own noise alone"
     return Cover(assumes=assumes, gamma_min=0.0, tau=1.0, l2_factor=math.sqrt(2), by=by)
 

@@ -1,4 +1,4 @@
-"""How far an audit is: how long it may draw, and a bar in a notebook."""
+"""The progress of an audit: its time limit, and a bar in a notebook."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class TimeLimit:
 
     @property
     def ends(self) -> float:
-        """When it is over, on the same clock."""
+        """The end of the limit, on the same clock."""
         return self.started + self.seconds
 
     def left(self, name: str) -> float:
-        """The seconds left for what is called ``name``.
+        """The seconds left for ``name``.
 
         Raises:
-            SamplerTimeoutError: none.
+            SamplerTimeoutError: no second is left.
         """
         remaining = self.ends - time.monotonic()
         if remaining <= 0:

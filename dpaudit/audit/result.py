@@ -35,8 +35,8 @@ __all__ = [
     "MechanismResult",
     "StatedClaim",
     "at_least",
-    "nothing_counted",
-    "nothing_drawn",
+    "result_without_releases",
+    "result_without_values",
     "with_command",
     "without_secrets",
 ]
@@ -188,7 +188,7 @@ def with_command(result: R, command: str) -> R:
     return replace(result, tests=tests)
 
 
-def nothing_drawn(
+def result_without_values(
     sampler: str,
     reason: str,
     *,
@@ -212,11 +212,11 @@ def nothing_drawn(
         sandbox=sandbox,
         seconds=seconds,
         cannot_rule_out=(),
-        provenance=_unseen(options, identity),
+        provenance=_provenance(options, identity),
     )
 
 
-def nothing_counted(
+def result_without_releases(
     mechanism: str,
     reason: str,
     *,
@@ -253,11 +253,11 @@ def nothing_counted(
         seconds=seconds,
         advice=(),
         cannot_rule_out=(),
-        provenance=_unseen(options, identity),
+        provenance=_provenance(options, identity),
     )
 
 
-def _unseen(options: AuditOptions | MechanismOptions, identity: Identity | None) -> Provenance:
+def _provenance(options: AuditOptions | MechanismOptions, identity: Identity | None) -> Provenance:
     provenance = collect(seed=options.seed or "none", plugins=())
     files, versions = ((), {}) if identity is None else identity
     return identified(provenance, by=options.by, files=files, versions=versions)

@@ -29,7 +29,7 @@ __all__ = [
 
 LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
 MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α sees more
-_COMPUTED = "the noise can be computed: who has seen some of it, or guesses a seed, knows the rest"
+_COMPUTED = "the noise can be computed: whoever sees some of it, or guesses a seed, knows the rest"
 
 _never = partial(BlindSpot, size=None, unit="")  # at no sample size
 ALWAYS_BLIND = (
@@ -55,8 +55,8 @@ ALWAYS_BLIND = (
         test="every black-box test",
         flaw="a sampler that behaves when it is watched",
         component=TRUST,
-        says="code that knows an auditor by its calls, its process or the date can be honest to it "
-        "alone; audit it where it runs, from recorded noise (file:)",
+        says="code that recognises an auditor by its calls, its process or the date can be honest "
+        "to it alone; audit it where it runs, from recorded noise (file:)",
     ),
     _never(
         test="every black-box test",
@@ -231,7 +231,7 @@ def too_slow(sampling: Sampling, limit: float) -> str:
 
 
 def predictable(tests: Sequence[TestResult], predicting: Set[str], alpha: float) -> str:
-    """What noise that can be computed means, if a test found it; allowed or not."""
+    """A sentence about noise that can be computed, if a test found it; "" otherwise."""
     predicting_findings = [t for t in tests if t.name in predicting and (t.finding or t.p <= alpha)]
     if any(t.finding for t in predicting_findings):
         return _COMPUTED

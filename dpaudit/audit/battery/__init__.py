@@ -73,7 +73,7 @@ class Battery:
         self._share = alpha / counted
         self._certain_at = CERTAIN * alpha / (LOOKS * counted)
         self._looks_left = LOOKS if fail_fast else 0
-        self._kept: dict[str, Evidence] = {}
+        self._certain_evidence: dict[str, Evidence] = {}
         self.certain = False
         self.complete = set(registry.plugins("tests")) - {SEARCH} <= set(chosen)
         self._look_at = _FIRST_LOOK
@@ -112,7 +112,7 @@ class Battery:
                 self.seen_after.setdefault(name, drawn)
             if ends and result.p <= self._certain_at:
                 self.certain = True
-                self._kept[name] = result
+                self._certain_evidence[name] = result
 
     def conclude(self, patience: Callable[[bool], float]) -> dict[str, tuple[Test, Evidence]]:
         """The evidence of each test, by name; called once, after the last draw.
@@ -122,7 +122,7 @@ class Battery:
         """
         others = [name for name in self._tests if name not in self._searching]
         evidence = {
-            name: self._kept.get(name) or self._tests[name].evidence(alpha=self._share)
+            name: self._certain_evidence.get(name) or self._tests[name].evidence(alpha=self._share)
             for name in others
         }
         certain = any(

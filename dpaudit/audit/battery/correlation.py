@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
@@ -85,7 +85,7 @@ class Correlation:
             for name, n in self._numbers.items()
         }
         if not parts:
-            return nothing("too few values to correlate")
+            return no_evidence("too few values to correlate")
         worst = min(parts, key=lambda name: parts[name])
         n = max(self._numbers.values())
         blind = BlindSpot(

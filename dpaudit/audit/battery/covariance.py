@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -45,7 +45,7 @@ _NARROW = 256  # beyond this d the rows are kept until there are more of them th
 _ROWS = 256  # whose eigenvalues are computed, where rows are kept of d > 1024
 _VALUES = 6 << 20  # used of each d ≤ 32, fewer in proportion up to d = 64: equal time
 _WIDE_VALUES = 1 << 24  # of each larger d
-_HELD = 10 << 20  # values of wide rows kept, over all d: 20 MiB of float16
+_WIDE_ROWS = 10 << 20  # values of wide rows kept, over all d: 20 MiB of float16
 _FARTHEST = 6e4  # float16 holds it
 _STRIP = 512  # columns that are compared with all others at once
 _FEWEST = 32
@@ -99,12 +99,12 @@ def _largest_cosine_p(square: float, *, rows: int, columns: int) -> float:
 
 
 @dataclass(slots=True)
-class _Second:
+class _SecondMoments:
     """Second moments of the rows of one d: XᵀX (d, d), or for large d the first rows themselves."""
 
     rows: int = 0
     product: Array | None = None
-    held: list[npt.NDArray[np.float16]] = field(default_factory=list)
+    wide_rows: list[npt.NDArray[np.float16]] = field(default_factory=list)
 
     def multiply(self, x: Array) -> None:
         """Add XᵀX."""
@@ -115,10 +115,10 @@ class _Second:
         else:
             self.product += product
 
-    def multiply_held(self) -> int:
+    def multiply_wide_rows(self) -> int:
         """Replace the rows held by their XᵀX; returns how many values they were."""
-        x = np.concatenate(self.held).astype(np.float64)
-        self.held.clear()
+        x = np.concatenate(self.wide_rows).astype(np.float64)
+        self.wide_rows.clear()
         self.multiply(x)
         return x.size
 
@@ -126,13 +126,13 @@ class _Second:
         """The smaller of XᵀX and XXᵀ, and the numbers of rows and columns of X or Xᵀ behind it."""
         if self.product is not None:
             return self.product, self.rows, len(self.product)
-        x = np.concatenate(self.held)
+        x = np.concatenate(self.wide_rows)
         x = (x if x.shape[1] <= _COLUMNS else x[:_ROWS]).astype(np.float32)
         return (x @ x.T).astype(np.float64), x.shape[1], len(x)
 
     def largest_cosine(self) -> tuple[float, int, int]:
         """Cosine of largest size between two columns of the rows held, and the two."""
-        x = np.concatenate(self.held).astype(np.float32)
+        x = np.concatenate(self.wide_rows).astype(np.float32)
         x /= np.maximum(np.sqrt(np.einsum("ij,ij->j", x, x)), np.float32(_LEAST))
         best, pair = 0.0, (0, 0)
         for start in range(0, x.shape[1], _STRIP):
@@ -170,14 +170,14 @@ class Covariance:
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream
-        self._moments: dict[int, _Second] = {}
-        self._room = _HELD
+        self._moments: dict[int, _SecondMoments] = {}
+        self._room = _WIDE_ROWS
 
     def update(self, block: Block) -> None:
         n, d = block.z.shape
         if d == 1:
             return
-        moments = self._moments.setdefault(d, _Second())
+        moments = self._moments.setdefault(d, _SecondMoments())
         if d <= _COLUMNS:
             most = _VALUES // max(d, d * d // 32) if d <= 64 else _WIDE_VALUES // d
             n = min(n, most - moments.rows)
@@ -189,27 +189,27 @@ class Covariance:
         moments.multiply(block.z[:n])
         moments.rows += n
 
-    def _hold(self, moments: _Second, z: Array) -> None:
+    def _hold(self, moments: _SecondMoments, z: Array) -> None:
         d = z.shape[1]
         z = z[: self._room // d]
         if not len(z):
             return
         self._room -= z.size
-        moments.held.append(np.clip(z, -_FARTHEST, _FARTHEST).astype(np.float16))
+        moments.wide_rows.append(np.clip(z, -_FARTHEST, _FARTHEST).astype(np.float16))
         moments.rows += len(z)
         if d < moments.rows and d <= _COLUMNS:
-            self._room += moments.multiply_held()
+            self._room += moments.multiply_wide_rows()
 
     def evidence(self, *, alpha: float) -> Evidence:
         looks = {d: _look(d, second) for d, second in self._moments.items() if second.rows > 1}
         parts = {f"d={d}, {name}": p for d, look in looks.items() for name, p in look.parts.items()}
         if not parts:
-            return nothing("one value or one row per dimension: no covariance", statistic=1.0)
+            return no_evidence("one value or one row per dimension: no covariance", statistic=1.0)
         worst = min(parts, key=lambda name: parts[name])
         d = int(worst[2 : worst.index(",")])
         look = looks[d]
         # XXᵀ of rows that are kept: they were turned round
-        rows = look.columns if self._moments[d].held else look.rows
+        rows = look.columns if self._moments[d].wide_rows else look.rows
         along = (
             f"{rows:,} rows, variances along eigenvectors {look.low / rows:.4f} to "
             f"{look.high / rows:.4f} × claimed"
@@ -256,7 +256,7 @@ class _Look:
     directions: Mapping[str, list[float]]
 
 
-def _look(d: int, second: _Second) -> _Look:
+def _look(d: int, second: _SecondMoments) -> _Look:
     gram, rows, columns = second.gram()
     values, vectors = np.linalg.eigh(gram)
     kept = min(rows, columns)
@@ -272,7 +272,7 @@ def _look(d: int, second: _Second) -> _Look:
         "one pair": _largest_cosine_p(float(cosine.max()), **shape),
     }
     pair, directions = "", {}
-    if second.held and second.rows >= _FEWEST:
+    if second.wide_rows and second.rows >= _FEWEST:
         r, i, j = second.largest_cosine()
         parts["one pair of columns"] = _largest_cosine_p(r * r, rows=second.rows, columns=d)
         pair = f"columns {i} and {j}, correlation {r:+.3f} in {second.rows:,} rows"

@@ -1,6 +1,6 @@
 """Hidden directions in rows: searched on one half of the rows, judged on the other.
 
-Searched are directions and frequencies along which the training rows look least Gaussian.
+The search looks for directions and frequencies along which the training rows are least Gaussian.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, kolmogorov_p
@@ -165,7 +165,7 @@ _FOURTH = 3 / 8 * (35 * _MIDDLE**4 - 30 * _MIDDLE**2 + 3)  # Legendre's P₄ on 
 def fourth_order_p(counts: npt.NDArray[np.int64]) -> float:
     """Neyman's smooth test of order 4 of ``counts`` in 4096 equal cells of (0, 1).
 
-    It sees laws that are flat-topped, peaked or two-humped.
+    It detects laws that are flat-topped, peaked or bimodal.
 
     Chernoff's bound at s = the observed mean t, P(mean ≥ t) ≤ exp(−n(st − log E exp(s·P₄))), for
     either sign.
@@ -287,7 +287,7 @@ class HiddenDirection:
                 most_unusual[name] = min(alike, key=lambda v: v.p)
                 rows[name] = halves.judged
         if not parts:
-            return nothing("too few rows of up to 64 values to search")
+            return no_evidence("too few rows of up to 64 values to search")
         worst = min(parts, key=lambda name: parts[name])
         view, n = most_unusual[worst], rows[worst]
         p = bonferroni(list(parts.values()))

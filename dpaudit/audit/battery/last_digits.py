@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.parts import DISCRETE, Part, nothing
+from dpaudit.audit.battery.parts import DISCRETE, Part, no_evidence
 from dpaudit.audit.battery.predictable.berlekamp_massey import shortest_recurrence
 from dpaudit.audit.battery.resolution import Precision
 from dpaudit.claims import Claim
@@ -112,7 +112,7 @@ class LastDigits:
         self._rng = stream.numpy()
         self._stretches: list[_Stretch] = []
         self._heads: list[tuple[int, Array]] = []
-        self._drawn = self._seen = self._size = 0
+        self._drawn = self._blocks = self._size = 0
         self._stride = 1
 
     def update(self, block: Block) -> None:
@@ -126,8 +126,8 @@ class LastDigits:
         each = len(x) // block.calls
         if block.calls == 1 and len(self._heads) < _HEADS:
             self._heads.append((block.call, x[:_HEAD].copy()))
-        self._seen += 1
-        if self._seen % self._stride or len(x) < _FEWEST:
+        self._blocks += 1
+        if self._blocks % self._stride or len(x) < _FEWEST:
             return
         start = int(self._rng.integers(max(0, len(x) - _STRETCH) + 1))
         part = x[start : start + _STRETCH].copy()
@@ -144,14 +144,14 @@ class LastDigits:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            return nothing(DISCRETE)
+            return no_evidence(DISCRETE)
         if not self._stretches:
-            return nothing("too few values")
+            return no_evidence("too few values")
         x = np.concatenate([s.values for s in self._stretches])
         precision = Precision.of(x, self._claim.scale)
         digits = min(_DIGITS, precision.bits - _LEADING)
         if digits < 1:
-            return nothing(f"not applicable: values have {precision.bits} digits")
+            return no_evidence(f"not applicable: values have {precision.bits} digits")
         last = [precision.last_digits(s.values) for s in self._stretches]
         views = (
             ("place", self._by_place(last, digits)),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -105,7 +105,7 @@ class WindowTable:
         self._key, self._call_key, self._mask = keys[:-2] | np.uint64(1), keys[-2], keys[-1]
         self._hashes: list[Hashes] = []
         self._places: list[Hashes] = []
-        self._kept = self._dropped = 0
+        self._size = self._dropped = 0
         self._modulus = 1
         # how many of each length were seen; whole calls have negative lengths
         self.windows: dict[int, int] = {}
@@ -181,8 +181,8 @@ class WindowTable:
             hashes, places = hashes[stays], places[stays]
         self._hashes.append(hashes)
         self._places.append(places)
-        self._kept += len(hashes)
-        if self._kept > _TABLE:
+        self._size += len(hashes)
+        if self._size > _TABLE:
             self._thin()
 
     def _chosen(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
@@ -201,7 +201,7 @@ class WindowTable:
             self._modulus *= 2
             stays = self._chosen(hashes)
             hashes, places = hashes[stays], places[stays]
-        self._hashes, self._places, self._kept = [hashes], [places], len(hashes)
+        self._hashes, self._places, self._size = [hashes], [places], len(hashes)
 
     def expected(self, *, calls: bool) -> float:
         """Upper bound for the expected number of false repeats of one kind in the table."""
@@ -215,7 +215,7 @@ class WindowTable:
 
     def repeats(self, *, calls: bool) -> tuple[int, list[Repeat]]:
         """Number of windows of one kind that repeat an earlier one, and the first 1000 repeats."""
-        if not self._kept:
+        if not self._size:
             return 0, []
         hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
         kind = (places & np.uint64(1)).astype(bool) == calls
@@ -282,7 +282,7 @@ class Repeats:
         table = self._table
         total = sum(table.windows.values())
         if not total:
-            return nothing("too few values for one window")
+            return no_evidence("too few values for one window")
         parts, examples, repeated = {}, list[Repeat](), 0
         for name, calls in (("whole calls", True), ("runs", False)):
             count, places = table.repeats(calls=calls)
@@ -382,7 +382,7 @@ class Forks:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if not self._pairs:
-            return nothing("nothing was drawn over a fork")
+            return no_evidence("nothing was drawn over a fork")
         shared, expected = [], 0.0
         for calls in (True, False):
             shared += [r for r in self._table.repeats(calls=calls)[1] if r.across_processes]

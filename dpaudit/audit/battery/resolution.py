@@ -155,8 +155,8 @@ class Bulk:
     def __init__(self, rng: np.random.Generator) -> None:
         self._key = int(rng.integers(0, 1 << 62))
         self._level = 0
-        self.seen = 0
-        self._kept: list[Array] = []
+        self.count = 0
+        self._values: list[Array] = []
         self._before: list[int] = []  # values seen before each piece
         self._size = 0
 
@@ -164,9 +164,9 @@ class Bulk:
         """Take in values, of shape (n,)."""
         if self._size > _OVERFULL:  # few values, often: one full table shows it
             return
-        before = self.seen
-        self.seen += len(x)
-        while self.seen >> self._level > _KEPT:
+        before = self.count
+        self.count += len(x)
+        while self.count >> self._level > _KEPT:
             self._level += 1
             self._thin()
         mask, key = self._mask()
@@ -174,9 +174,9 @@ class Bulk:
             part[np.flatnonzero((part.view(np.uint64) & mask) == key)]
             for part in (x[i : i + _PIECE] for i in range(0, len(x), _PIECE))
         ]
-        self._kept.append(np.abs(np.concatenate(chosen)) if chosen else x[:0])
+        self._values.append(np.abs(np.concatenate(chosen)) if chosen else x[:0])
         self._before.append(before)
-        self._size += len(self._kept[-1])
+        self._size += len(self._values[-1])
 
     def _mask(self) -> tuple[np.uint64, np.uint64]:
         mask = ((1 << self._level) - 1) << (_TOP_PLACE - self._level + 1)
@@ -184,8 +184,8 @@ class Bulk:
 
     def _thin(self) -> None:
         mask, key = self._mask()
-        self._kept = [part[(part.view(np.uint64) & mask) == key] for part in self._kept]
-        self._size = sum(map(len, self._kept))
+        self._values = [part[(part.view(np.uint64) & mask) == key] for part in self._values]
+        self._size = sum(map(len, self._values))
 
     def repeats(self, claim: Claim, precision: Precision) -> tuple[float, float, str]:
         """A p-value, bits of resolution, and how many values are distinct.
@@ -195,11 +195,11 @@ class Bulk:
         with probability at most K times that: the number of repeats is at most Poisson
         (:func:`poisson_bound`), exactly, whichever values are kept.
         """
-        x = np.concatenate([*self._kept, np.empty(0)])
+        x = np.concatenate([*self._values, np.empty(0)])
         if len(x) < 2:
             return 1.0, math.inf, ""
-        following = [self.seen - before for before in self._before]
-        later = np.repeat(following, list(map(len, self._kept)))
+        following = [self.count - before for before in self._before]
+        later = np.repeat(following, list(map(len, self._values)))
         order = np.argsort(x)
         ordered, later = x[order], later[order]
         again = np.concatenate([[False], ordered[1:] == ordered[:-1]])
@@ -218,9 +218,9 @@ class Bulk:
         pairs = float((runs * (runs - 1)).sum()) / 2
         # a value is equal to another with the probability of a kept one to a kept one, by the share
         # that is kept
-        bits = math.log2(len(x) * self.seen / 2 / max(pairs, 1.0))
-        distinct = round(self.seen * (1 - many / len(x)))
-        effect = f"about {distinct:,} of {self.seen:,} magnitudes are distinct"
+        bits = math.log2(len(x) * self.count / 2 / max(pairs, 1.0))
+        distinct = round(self.count * (1 - many / len(x)))
+        effect = f"about {distinct:,} of {self.count:,} magnitudes are distinct"
         return min([1.0, *(_STRIPS * p for p in tails)]), bits, effect
 
     @staticmethod
@@ -236,32 +236,32 @@ class Largest:
     """The 2,000 largest magnitudes of all values, or of fewer values one in 50."""
 
     def __init__(self) -> None:
-        self.seen = 0
+        self.count = 0
         self._limit = 0.0
-        self._kept: list[Array] = []
+        self._values: list[Array] = []
         self._size = 0
 
     def add(self, x: Array) -> None:
         """Take in values, of shape (n,)."""
-        self.seen += len(x)
+        self.count += len(x)
         for part in (x[i : i + _PIECE] for i in range(0, len(x), _PIECE)):
             size = np.abs(part)
             large = size[size > self._limit]
             if len(large):
-                self._kept.append(large)
+                self._values.append(large)
                 self._size += len(large)
             if self._size > 8 * _MOST:
                 self._shorten()
 
     def _shorten(self) -> None:
-        x = np.concatenate(self._kept)
+        x = np.concatenate(self._values)
         x = x[np.argpartition(x, len(x) - _MOST - 1)[-_MOST - 1 :]]
-        self._kept, self._size, self._limit = [x], len(x), float(x.min())
+        self._values, self._size, self._limit = [x], len(x), float(x.min())
 
     def values(self) -> tuple[float, Array]:
         """The largest magnitude that is not among them, and those above it, in order."""
-        x = np.sort(np.concatenate([*self._kept, np.empty(0)]))
-        many = min(_MOST, self.seen // _SHARE)
+        x = np.sort(np.concatenate([*self._values, np.empty(0)]))
+        many = min(_MOST, self.count // _SHARE)
         if many < 2 or len(x) <= many:
             return math.inf, x[:0]
         limit = float(x[-many - 1])
@@ -319,11 +319,11 @@ class Grid:
     hits: int = 0
     held_out: int = 0
 
-    def says(self, what: str) -> str:
-        """One clause: which multiple of ``what`` is a whole number, and how often."""
+    def describe(self, quantity: str) -> str:
+        """One clause: which multiple of ``quantity`` is a whole number, and how often."""
         offset = "" if min(self.offset, 1 - self.offset) < _NEAR / 2 else f" + {self.offset:.2f}"
         return (
-            f"2^{self.bits} · {what} is a whole number{offset} at {self.hits:,} of "
+            f"2^{self.bits} · {quantity} is a whole number{offset} at {self.hits:,} of "
             f"{self.held_out:,} held-out places"
         )
 

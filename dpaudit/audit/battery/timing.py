@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import normal_two_sided
@@ -55,11 +55,11 @@ class Timing:
 
     def evidence(self, *, alpha: float) -> Evidence:
         if self._calls < _LEAST:
-            return nothing("too few timed short calls")
+            return no_evidence("too few timed short calls")
         r, error = self._sum / self._weight, 1 / math.sqrt(self._weight)
         low, high = max(-1.0, r - 1.96 * error), min(1.0, r + 1.96 * error)
         p = float(normal_two_sided(r / error))
-        order = "no order seen"
+        order = "no dependence"
         if p < 1e-3:
             order = f"calls with larger noise take {'longer' if r > 0 else 'less time'}"
         blind = BlindSpot(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery.drift import chi_square_score
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
@@ -178,7 +178,7 @@ class Triggers:
 
     def evidence(self, *, alpha: float) -> Evidence:
         if not self._dims:
-            return nothing("no values")
+            return no_evidence("no values")
         parts: dict[str, float] = {}
         effects: dict[str, str] = {}
         tried = 4 * sum(e.calls for e in self._extremes.values())
@@ -247,7 +247,7 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
     table = table[:, :calls]
     least, effect, tried = 1.0, f"{kind}: too few for a period", 0
     for period in (k for k in _PERIODS if 2 * k <= calls):
-        n, total, square = _folded(table, period)
+        n, total, square = _fold(table, period)
         here = n > 0
         tried += 2 * int(here.sum())
         n = np.maximum(n, 1)
@@ -267,7 +267,7 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
     return (min(1.0, tried * least) if tried else 1.0), effect
 
 
-def _folded(table: Array, period: int) -> Array:
+def _fold(table: Array, period: int) -> Array:
     """Sums of ``table`` (3, calls) over columns equal modulo ``period``, shape (3, period)."""
     # adding long rows is many times faster than adding short ones
     wide = period * -(-2048 // period)

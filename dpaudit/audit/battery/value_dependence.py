@@ -1,4 +1,4 @@
-"""Noise that depends on the value it is made for."""
+"""Noise that depends on the value it is added to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.audit.block import cell_probabilities
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
@@ -45,7 +45,7 @@ class _Group:
 
 
 class ValueDependence:
-    """Compares the noise made for one value with the noise made for all the others.
+    """Compares the noise added to one value with the noise added to all the others.
 
     Null: z is N(0, 1) at every value. For each value, exact: the difference of means is normal with
     known variance, the ratio of mean squares has Snedecor's F law (two-sided). The counts in 64
@@ -81,7 +81,7 @@ class ValueDependence:
     def evidence(self, *, alpha: float) -> Evidence:
         groups = self._groups
         if len(groups) < 2:
-            return nothing("the sampler is not told a value")
+            return no_evidence("the sampler takes no value")
         n = sum(g.n for g in groups.values())
         total = sum(g.total for g in groups.values())
         square = sum(g.square for g in groups.values())

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from dpaudit.audit.battery.order.loops import count_orders, count_places
 from dpaudit.audit.battery.order.periods import LONGEST, Harmonics, Periods
 from dpaudit.audit.battery.order.signs import FAR, FarLags, Parities, RowParities, TwoLags
-from dpaudit.audit.battery.parts import Part, least, nothing
+from dpaudit.audit.battery.parts import Part, no_evidence, strongest
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import binomial_two_sided, bonferroni
@@ -81,7 +81,7 @@ class Ranks:
             for d, counts in self._rows.items()
             for kind, which in enumerate(("largest", "smallest"))
         ]
-        return parts | ({"extremes of rows": least(rows)} if rows else {})
+        return parts | ({"extremes of rows": strongest(rows)} if rows else {})
 
 
 def _oddest(counts: Counts, effects: list[str]) -> Part:
@@ -155,7 +155,7 @@ class Order:
         ):
             looks |= look.parts()
         if not looks:
-            return nothing("too few values to see an order")
+            return no_evidence("too few values to see an order")
         parts = {name: part.p for name, part in looks.items()}
         worst = min(parts, key=lambda name: parts[name])
         blind = BlindSpot(

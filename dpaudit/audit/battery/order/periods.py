@@ -105,7 +105,7 @@ class Periods:
         count, expected = extremes[at + 2, which], most[at] * _EACH * (2 if which < 2 else 1)
         return Part(
             min(1.0, len(p) * float(p[at])),
-            f"every {period[at]:,}th value {name} (residue {places[at + 2, which]:,}): "
+            f"residue {places[at + 2, which]:,} modulo {period[at]:,} {name}: "
             f"{_NAMES[which]} beyond {_LARGE} σ, {count:,} where {expected:,.0f} are expected",
         )
 
@@ -158,7 +158,7 @@ class Harmonics:
 
     def __init__(self) -> None:
         self._series: list[npt.NDArray[np.float32]] = []
-        self._kept = 0
+        self._size = 0
         self._rest = np.empty(0)
         self._calls = np.zeros((2, _CALL))
         self._counts = np.zeros(_CALL)
@@ -172,7 +172,7 @@ class Harmonics:
                 sums = _sums(one)
                 self._calls[:, : sums.shape[1]] += sums
                 self._counts[: sums.shape[1]] += 1
-        if self._kept >= _SUMS:
+        if self._size >= _SUMS:
             return
         if not len(self._rest) and sums.shape[1] == len(z) // _FOLD:  # one call, in step
             self._append(sums, z)
@@ -187,13 +187,13 @@ class Harmonics:
 
     def _append(self, sums: Array, z: Array) -> None:
         self._series.append(sums.astype(np.float32))
-        self._kept += sums.shape[1]
+        self._size += sums.shape[1]
         self._rest = z[sums.shape[1] * _FOLD :].copy()
 
     def parts(self) -> dict[str, Part]:
         """Lines and combs of either kind and order."""
         parts: dict[str, Part] = {}
-        if self._kept >= _FEWEST_SUMS:
+        if self._size >= _FEWEST_SUMS:
             series = np.concatenate(self._series, axis=1)[:, :_SUMS]
             parts |= _parts(series, "in draw order")
         positions = int((self._counts > 0).sum())

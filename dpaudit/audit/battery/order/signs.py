@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery.order.loops import biased_pairs, ones_of_pairs
-from dpaudit.audit.battery.parts import Part, fair_coins, least
+from dpaudit.audit.battery.parts import Part, fair_coins, strongest
 
 __all__ = ["FAR", "FarLags", "Parities", "RowParities", "TwoLags"]
 
@@ -78,9 +78,9 @@ class Parities:
             return {}
         sums = {name: _walsh(counts) for name, counts in tables.items()}
         together = sum(sums.values(), np.zeros(1 << _WINDOW, np.int64))
-        parts = {"signs of neighbours": _oddest(*_shifted(together), "neighbours")}
+        parts = {"signs of neighbours": _oddest(*_sum_shifts(together), "neighbours")}
         rows = [_oddest(x, np.full(len(x), x[0]), n) for n, x in sums.items() if n != "neighbours"]
-        return parts | ({"signs by place in rows": least(rows)} if rows else {})
+        return parts | ({"signs by place in rows": strongest(rows)} if rows else {})
 
 
 def _walsh(counts: Counts) -> Counts:
@@ -94,7 +94,7 @@ def _walsh(counts: Counts) -> Counts:
     return x
 
 
-def _shifted(total: Counts) -> tuple[Counts, Counts]:
+def _sum_shifts(total: Counts) -> tuple[Counts, Counts]:
     """Sums over all shifts of a set within the window, and their numbers of coins."""
     out, coins = np.zeros_like(total), np.zeros_like(total)
     for shift in range(_WINDOW):
@@ -269,7 +269,7 @@ class RowParities:
                     f"the same in {n:,} of {n:,} rows"
                 )
             parts.append(Part(p, effect))
-        return {"signs of whole rows": least(parts)} if parts else {}
+        return {"signs of whole rows": strongest(parts)} if parts else {}
 
 
 def _relation(rows: Bits) -> list[int]:

@@ -69,12 +69,12 @@ class Stretches:
     @property
     def first(self) -> Array:
         """The first values of the process, shape (m,)."""
-        return _joined(self._first)
+        return _join(self._first)
 
     @property
     def beginning(self) -> Array:
         """The first values of the longest run, or else of all, at most 8,192, shape (m,)."""
-        return _joined(self.run[:1] or self._first)[:_BEGINNING]
+        return _join(self.run[:1] or self._first)[:_BEGINNING]
 
     @property
     def run(self) -> list[Array]:
@@ -89,14 +89,14 @@ class Stretches:
             key=lambda item: _size(item[1]),
             default=((1, 1), []),
         )
-        return n * d, _joined(heads)
+        return n * d, _join(heads)
 
 
 def _size(parts: list[Array]) -> int:
     return sum(part.size for part in parts)
 
 
-def _joined(parts: list[Array]) -> Array:
+def _join(parts: list[Array]) -> Array:
     return np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
 
 

@@ -32,9 +32,9 @@ _AREA = 0.00492867323399  # of each of its 256 layers
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What it says, how many uniforms so many values need, and the magnitudes."""
+    """A name, how many uniforms a number of values needs, and the magnitudes of these."""
 
-    says: str
+    name: str
     needs: Callable[[int], int]
     apply: Callable[[Floats, int], Floats]
 
@@ -267,7 +267,7 @@ def _groups(family: str) -> tuple[tuple[Seeding, ...], ...]:
     groups = [twister, each("Python's random.seed", generators.by_array, _FIFTY_THREE)]
     for name, generate in _NUMPY.items():
         own = each(f"numpy.random.{name}", generate, _FIFTY_THREE if name == "MT19937" else _LONG)
-        groups.append([*own, *([_zigguratted(name, generate)] if family == "gaussian" else [])])
+        groups.append([*own, *([_ziggurat(name, generate)] if family == "gaussian" else [])])
     if family == "gaussian":
         groups.append([Seeding("R's set.seed and rnorm", generators.by_r, _twice, _r_normal, True)])
     groups += [each(name, uniforms, _UNIFORM) for name, uniforms in GENERATORS.items()]
@@ -279,7 +279,7 @@ class _Kind:
     """How many numbers make a uniform, and how."""
 
     each: int
-    made: Callable[[Numbers], Floats]
+    join: Callable[[Numbers], Floats]
 
 
 _UNIFORM = _Kind(1, lambda u: u)
@@ -307,12 +307,12 @@ _ELSEWHERE = ("Box-Muller", _INVERSE, _DIFFERENCE, "a sign and exponential")
 def _seeding(
     name: str, numbers: Callable[[Seeds, int], Numbers], t: Transform, kind: _Kind
 ) -> Seeding:
-    usual = t.says in _USUAL.get(name, _ELSEWHERE)
+    usual = t.name in _USUAL.get(name, _ELSEWHERE)
     return Seeding(
-        f"{name} and {t.says}",
+        f"{name} and {t.name}",
         numbers,
         lambda count: kind.each * t.needs(count),
-        lambda x, count: t.apply(kind.made(x), count),
+        lambda x, count: t.apply(kind.join(x), count),
         usual,
     )
 
@@ -332,7 +332,7 @@ _NUMPY: dict[str, Callable[[Seeds, int], Numbers]] = {
 }
 
 
-def _zigguratted(name: str, generate: Callable[[Seeds, int], Numbers]) -> Seeding:
+def _ziggurat(name: str, generate: Callable[[Seeds, int], Numbers]) -> Seeding:
     make, longs = getattr(np.random, name), _longs(generate)
     each = 2 if name == "MT19937" else 1
 

@@ -14,7 +14,7 @@ from dpaudit.audit.battery.predictable.berlekamp_massey import (
     shortest_recurrence,
 )
 from dpaudit.audit.battery.predictable.bit_streams import BitStream, Stretches, bit_streams
-from dpaudit.audit.battery.predictable.rejected import Replay, replayed
+from dpaudit.audit.battery.predictable.rejected import Replay, find_replay
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
@@ -82,7 +82,7 @@ class LinearComplexity:
         del alpha
         replay = None
         if self._claim.family == "gaussian":
-            replay = replayed(self._stretches.beginning / self._claim.scale)
+            replay = find_replay(self._stretches.beginning / self._claim.scale)
         if replay is not None and 2 * replay.p <= _CERTAIN:
             return _of_replay(replay)
         streams = list(bit_streams(self._stretches, self._claim))

@@ -8,12 +8,12 @@ from dpaudit.numeric.random_words import jit
 
 __all__ = [
     "array_states",
+    "find_marked",
     "hashes",
-    "known",
     "mark",
     "polar",
     "recurrence",
-    "stepped",
+    "step_states",
     "use_once",
 ]
 
@@ -79,7 +79,7 @@ def recurrence(bits, taps):  # type: ignore[no-untyped-def]
 
 
 @jit
-def stepped(first, factor, add, mixes, start, out):  # type: ignore[no-untyped-def]
+def step_states(first, factor, add, mixes, start, out):  # type: ignore[no-untyped-def]
     """Words ``start`` … of states (m, n): x = factor·(x ^ x >> 30 if ``mixes``) + add (or number).
 
     ``first`` holds word 0 of each, and is changed.
@@ -156,7 +156,7 @@ def mark(hash_values, shift, marks):  # type: ignore[no-untyped-def]
 
 
 @jit
-def known(values, cells, marks, shift, places, out):  # type: ignore[no-untyped-def]
+def find_marked(values, cells, marks, shift, places, out):  # type: ignore[no-untyped-def]
     """Columns of ``values`` (3 or 2, n) whose hash is marked, and these hashes; their number.
 
     ``marks`` has a bit for each of the leading 64 − ``shift`` bits of a hash.
@@ -201,11 +201,11 @@ def use_once() -> None:
     recurrence(np.zeros(64, np.uint8), np.zeros(3, np.uint64))
     words = np.zeros((2, 8), np.uint32)
     one = np.uint32(1)
-    stepped(words[0], one, one, True, 0, np.zeros((2, 8), np.uint32))
+    step_states(words[0], one, one, True, 0, np.zeros((2, 8), np.uint32))
     state = np.zeros((_N, 8), np.uint32)
     array_states(words, state[:, 0].copy(), state)
     three, places = np.ones((3, 8)), np.zeros(8, np.int64)
     hashes(three, 2.0, places.view(np.uint64))
     mark(places.view(np.uint64), np.uint64(57), np.zeros(2, np.uint64))
-    known(three, 2.0, np.zeros(2, np.uint64), np.uint64(57), places, places.view(np.uint64))
+    find_marked(three, 2.0, np.zeros(2, np.uint64), np.uint64(57), places, places.view(np.uint64))
     polar(three, three.copy(), False)

@@ -1,6 +1,6 @@
 """Noise that follows from a common generator and a common seed.
 
-Seeds that people use: small numbers, the time, and numbers that the noise itself shows.
+Common seeds are small numbers, the time, and numbers made of the noise itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.parts import DISCRETE, nothing
+from dpaudit.audit.battery.parts import DISCRETE, no_evidence
 from dpaudit.audit.battery.predictable.catalogue import PREFIX, Seeding, seedings
 from dpaudit.audit.battery.predictable.windows import TOLERANCE, Index, Place, Windows
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
 
-__all__ = ["WELL_KNOWN", "Predictable", "dates", "made_from", "near", "small"]
+__all__ = ["WELL_KNOWN", "Predictable", "dates", "near", "seeds_from", "small"]
 
 Seeds = npt.NDArray[np.uint64]
 
@@ -91,7 +91,7 @@ def dates(now: float) -> Seeds:
     return np.array([y * 10_000 + d for y in range(year - 9, year + 2) for d in days], np.uint64)
 
 
-def made_from(numbers: Iterable[float]) -> Seeds:
+def seeds_from(numbers: Iterable[float]) -> Seeds:
     """What is commonly made of each number: its bits, its whole part, digits, or a hash."""
     seeds = [seed & _ALL for number in numbers if math.isfinite(number) for seed in _of(number)]
     return np.array(seeds, np.uint64)
@@ -144,7 +144,7 @@ class Predictable:
     ``java.util.Random``, glibc's and ANSI C's ``rand``; xorshift, xoshiro, splitmix, pcg32) and a
     transform of its uniforms. Seeds are small numbers (up to 65,536, in proportion to the number of
     values), some well-known ones, dates, the time in seconds and milliseconds, and what is commonly
-    made of the numbers that the sampler was told or of its own first values: their bits, their
+    made of the values that the sampler received or of its own first ones: their bits, their
     digits, ``hash`` and cryptographic hashes. The first three magnitudes of each are looked up
     among all windows at once; where they fit, the rest of the window is computed and compared.
 
@@ -173,26 +173,26 @@ class Predictable:
         self._claim = claim
         self._windows = Windows(claim.scale)
         self._started = time.time()
-        self._seen = 0
+        self._count = 0
 
     def update(self, block: Block) -> None:
         if not self._claim.discrete and block.process >= 0:
-            self._seen += block.values.size
+            self._count += block.values.size
             self._windows.add(block)
 
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            return nothing(DISCRETE)
+            return no_evidence(DISCRETE)
         family = self._claim.family
-        most = min(_MOST, max(_FEW, self._seen // _VALUES_PER_SEED))
+        most = min(_MOST, max(_FEW, self._count // _VALUES_PER_SEED))
         search = _Search(self._windows.index())
-        for seeding, places, values in _kept(family):
+        for seeding, places, values in _small_seedings(family):
             search.look_up(seeding, _FIRST, places, values)
         fixed = [np.arange(_FEW, most, dtype=np.uint64), near(self._started, most // 16)]
         if most >= _DATES_TOO:
             fixed.append(dates(self._started))
-        seeds = np.concatenate([*fixed, made_from(self._windows.numbers())])
+        seeds = np.concatenate([*fixed, seeds_from(self._windows.numbers())])
         own = len(seeds) - sum(map(len, fixed))
         for start in range(0, len(seeds), _CHUNK):
             part = seeds[start : start + _CHUNK]
@@ -293,6 +293,6 @@ class _Search:
 
 
 @cache
-def _kept(family: str) -> tuple[tuple[Seeding, Places, Floats], ...]:
+def _small_seedings(family: str) -> tuple[tuple[Seeding, Places, Floats], ...]:
     """What every audit tries: 3 MB of values."""
     return tuple(seedings(family, _FIRST, common=False))

@@ -20,7 +20,7 @@ from dpaudit.audit.battery.predictable.windows import TOLERANCE
 from dpaudit.numeric import generators
 from dpaudit.numeric.generators import Words, Words64
 
-__all__ = ["REGISTERS", "Register", "Replay", "replayed", "use_once"]
+__all__ = ["REGISTERS", "Register", "Replay", "find_replay", "use_once"]
 
 Array = npt.NDArray[np.float64]
 
@@ -107,7 +107,7 @@ class Replay:
     p: float
 
 
-def replayed(z: Array) -> Replay | None:
+def find_replay(z: Array) -> Replay | None:
     """The first known generator whose state, learned from pairs of ``z``, gives later values.
 
     p-value: a prediction that is made of earlier values meets an honest later one with probability
@@ -215,13 +215,13 @@ def _system(register: Register) -> _System:
     """As few pairs as tell all of the state that matters, with equations to spare."""
     depth = _SAFE if register.bits == 32 else _DEEPEST
     pairs = -(-(register.words * register.wide + _SPARE) // (2 * depth))
-    system = _solved(register, pairs, depth)
-    while len((more := _solved(register, system.pairs + 1, depth)).solved) > len(system.solved):
+    system = _solve(register, pairs, depth)
+    while len((more := _solve(register, system.pairs + 1, depth)).solved) > len(system.solved):
         system = more
     return system
 
 
-def _solved(register: Register, pairs: int, depth: int) -> _System:
+def _solve(register: Register, pairs: int, depth: int) -> _System:
     basis: dict[int, tuple[int, int]] = {}
     checks = []
     for number, row in enumerate(_equations(register, 2 * pairs, depth)):
