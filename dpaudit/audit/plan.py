@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -288,18 +289,11 @@ def _calls(
     shapes: np.random.Generator,
 ) -> tuple[Call, ...]:
     takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
+    rest = functools.partial(make_plan, dim=dim, takes_value=takes_value, shapes=shapes)
     if sampler.available is not None or not sequential:
         rows = sampler.available
         if rows is not None and dim:
             rows = rows * (sampler.dim or dim) // dim
-        return make_plan(samples, dim=dim, available=rows, takes_value=takes_value, shapes=shapes)
+        return rest(samples, available=rows)
     first = growing_plan(samples // 2, dim=dim)
-    return (
-        *first,
-        *make_plan(
-            samples - sum(c.size for c in first),
-            dim=dim,
-            takes_value=takes_value,
-            shapes=shapes,
-        ),
-    )
+    return (*first, *rest(samples - sum(call.size for call in first)))

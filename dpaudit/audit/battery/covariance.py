@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.parts import no_evidence
+from dpaudit.audit.battery.parts import no_evidence, two_sided
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -74,17 +74,16 @@ def off_diagonal_p(square: float, *, rows: int, columns: int) -> float:
         return 1.0
     if pairs == 1:
         x = min(1.0, square / n)
-        lower = float(scipy.special.betainc(0.5, (n - 1) / 2, x))
-        upper = float(scipy.special.betaincc(0.5, (n - 1) / 2, x))
-        return min(1.0, 2 * min(lower, upper))
+        half = 0.5, (n - 1) / 2
+        return two_sided(scipy.special.betainc(*half, x), scipy.special.betaincc(*half, x))
     second, third = 3 * n / (n + 2), 15 * n * n / ((n + 2) * (n + 4))
     skew = third - 3 * second + 2
     k2 = pairs * (second - 1)
     k3 = pairs * skew + 24 * math.comb(columns, 3) * (n - 1) / (n + 2) ** 2
     shape = 4 * k2**3 / k3**2
     x = max(0.0, shape + (square - pairs) / math.sqrt(k2) * math.sqrt(shape))
-    lower, upper = scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x)
-    return float(min(1.0, 2 * min(lower, upper)) ** _MARGIN)
+    p = two_sided(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x))
+    return float(p**_MARGIN)
 
 
 def _largest_cosine_p(square: float, *, rows: int, columns: int) -> float:

@@ -24,6 +24,7 @@ _INSIDE = slice(6 * 1024, 10 * 1024)  # cells of |z| < 2
 _BEYOND = float(2 * scipy.special.ndtr(-2.0))
 
 Array = npt.NDArray[np.float64]
+_Segment = tuple[int, float, float, int]  # values, Σz, Σz², beyond 2
 
 
 class Drift:
@@ -45,7 +46,7 @@ class Drift:
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim
         self._stream = stream
-        self._segments: list[tuple[int, float, float, int]] = []  # values, Σz, Σz², beyond 2
+        self._segments: list[_Segment] = []
         self._merged = 1  # blocks in a full segment
         self._blocks = 0
 
@@ -120,9 +121,7 @@ class Drift:
         )
 
 
-def _join(
-    a: tuple[int, float, float, int], b: tuple[int, float, float, int]
-) -> tuple[int, float, float, int]:
+def _join(a: _Segment, b: _Segment) -> _Segment:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]
 
 

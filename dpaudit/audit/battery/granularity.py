@@ -23,6 +23,7 @@ from dpaudit.audit.battery.resolution import (
     repeats_p,
     significand_bits,
     single_values,
+    strip_edges,
 )
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
@@ -274,9 +275,7 @@ def _strips(ordered: Array, claim: Claim) -> _Look:
     Given how many values fall into a strip, they are independent, with atoms of at most 2^-20 over
     its probability.
     """
-    q = np.arange(1, _STRIPS) / _STRIPS
-    edges = scipy.special.ndtri((1 + q) / 2) if claim.family == "gaussian" else -np.log1p(-q)
-    strips = np.split(ordered, np.searchsorted(ordered, edges * claim.scale))
+    strips = np.split(ordered, np.searchsorted(ordered, strip_edges(claim, _STRIPS)))
     p, bits = zip(*(_duplicates(x, 2.0**_VALUE_BITS / _STRIPS) for x in strips), strict=True)
     return _look_at_repeats("strips", bonferroni(p), min(bits) + math.log2(_STRIPS))
 

@@ -14,7 +14,7 @@ import scipy
 
 from dpaudit.audit.battery.parts import DISCRETE, Part, no_evidence
 from dpaudit.audit.battery.predictable.berlekamp_massey import shortest_recurrence
-from dpaudit.audit.battery.resolution import Precision
+from dpaudit.audit.battery.resolution import Precision, strip_edges
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -267,9 +267,7 @@ def _order(
     series = [*range(digits), _SIGNS, _SIZES]
     pairs = [(a, b) for a in range(digits) for b in range(len(series)) if b >= a]
     left, right = (np.array(side) for side in zip(*pairs, strict=True))
-    median = claim.scale * (
-        scipy.special.ndtri(0.75) if claim.family == "gaussian" else math.log(2)
-    )
+    median = strip_edges(claim, 2)[0]
     lags = np.arange(-reach, reach + 1)
     totals, terms = np.zeros((len(pairs), len(lags))), np.zeros(len(lags), np.int64)
     sums, count = np.zeros(len(series)), 0

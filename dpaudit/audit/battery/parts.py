@@ -9,7 +9,7 @@ import scipy
 
 from dpaudit.types import Evidence
 
-__all__ = ["DISCRETE", "Part", "fair_coins", "no_evidence", "strongest"]
+__all__ = ["DISCRETE", "Part", "fair_coins", "no_evidence", "strongest", "two_sided"]
 
 DISCRETE = "not applicable: the claimed law is discrete"
 
@@ -31,6 +31,11 @@ def strongest(parts: Iterable[Part]) -> Part:
 def no_evidence(effect: str, *, statistic: float = 0.0) -> Evidence:
     """The evidence of a test that does not apply, or has too few values."""
     return Evidence(p=1.0, statistic=statistic, effect=effect)
+
+
+def two_sided(lower: float, upper: float) -> float:
+    """Twice the smaller of two tails, at most 1."""
+    return float(min(1.0, 2 * min(lower, upper)))
 
 
 def fair_coins(total: int, tosses: int) -> float:

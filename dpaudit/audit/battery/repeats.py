@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,16 +177,16 @@ class WindowTable:
 
     def _keep(self, hashes: Hashes, places: Hashes) -> None:
         if self._modulus > 1:
-            stays = self._chosen(hashes)
-            hashes, places = hashes[stays], places[stays]
+            hashes, places = self._select(hashes, places)
         self._hashes.append(hashes)
         self._places.append(places)
         self._size += len(hashes)
         if self._size > _TABLE:
             self._thin()
 
-    def _chosen(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        return np.asarray(((hashes ^ self._mask) & np.uint64(self._modulus - 1)) == 0)
+    def _select(self, hashes: Hashes, places: Hashes) -> tuple[Hashes, Hashes]:
+        chosen = ((hashes ^ self._mask) & np.uint64(self._modulus - 1)) == 0
+        return hashes[chosen], places[chosen]
 
     def _thin(self) -> None:
         """Keep two places per hash at most, then halve the hashes until the table is half empty."""
@@ -199,8 +199,7 @@ class WindowTable:
         hashes, places = hashes[~third], places[~third]
         while len(hashes) > _TABLE // 2:
             self._modulus *= 2
-            stays = self._chosen(hashes)
-            hashes, places = hashes[stays], places[stays]
+            hashes, places = self._select(hashes, places)
         self._hashes, self._places, self._size = [hashes], [places], len(hashes)
 
     def expected(self, *, calls: bool) -> float:
@@ -293,7 +292,8 @@ class Repeats:
         details: dict[str, Any] = {}
         cause = ""
         if examples:
-            example = next(_across_first(examples))
+            # across processes first: it proves more than a process that repeats itself
+            example = min(examples, key=lambda repeat: not repeat.across_processes)
             details = _places(example) | {"windows": repeated}
             cause = _cause(example, share=repeated / total)
             effect += f", such as {_place(example.first)} again in {_place(example.again)}"
@@ -324,12 +324,6 @@ def _cause(example: Repeat, *, share: float) -> str:
     if first["row"] == again["row"] == 0 and first["call"] != again["call"]:
         return "reseeded every call" if share > _EVERY_CALL else "calls repeat earlier calls"
     return "noise repeats earlier noise"
-
-
-def _across_first(repeats: list[Repeat]) -> Iterator[Repeat]:
-    """Repeats across processes first: they prove more than one process that repeats itself."""
-    yield from (r for r in repeats if r.across_processes)
-    yield from repeats
 
 
 def _places(repeat: Repeat) -> dict[str, Any]:

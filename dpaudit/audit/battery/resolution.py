@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -30,6 +30,7 @@ __all__ = [
     "repeats_p",
     "significand_bits",
     "single_values",
+    "strip_edges",
 ]
 
 _SIGNIFICAND = np.uint64((1 << 52) - 1)
@@ -145,6 +146,13 @@ def survival(claim: Claim, x: float) -> float:
     return math.erfc(z / math.sqrt(2)) if claim.family == "gaussian" else math.exp(-z)
 
 
+def strip_edges(claim: Claim, strips: int) -> Array:
+    """The inner edges (strips − 1,) of strips of |noise| of equal probability under the claim."""
+    q = np.arange(1, strips) / strips
+    edges = scipy.special.ndtri((1 + q) / 2) if claim.family == "gaussian" else -np.log1p(-q)
+    return np.asarray(edges * claim.scale)
+
+
 class Bulk:
     """Every value whose digits at some keyed places are those of a key.
 
@@ -203,7 +211,7 @@ class Bulk:
         order = np.argsort(x)
         ordered, later = x[order], later[order]
         again = np.concatenate([[False], ordered[1:] == ordered[:-1]])
-        edges = self._edges(claim)
+        edges = [0.0, *map(float, strip_edges(claim, _STRIPS)), math.inf]
         least = _FINE_SINGLE if precision.bits <= 24 else _FINE
         tails = []
         for low, high in itertools.pairwise(edges):
@@ -222,14 +230,6 @@ class Bulk:
         distinct = round(self.count * (1 - many / len(x)))
         effect = f"about {distinct:,} of {self.count:,} magnitudes are distinct"
         return min([1.0, *(_STRIPS * p for p in tails)]), bits, effect
-
-    @staticmethod
-    def _edges(claim: Claim) -> list[float]:
-        q = np.arange(_STRIPS) / _STRIPS
-        inner = (
-            scipy.special.ndtri((1 + q) / 2) if claim.family == "gaussian" else -np.log1p(-q)
-        ) * claim.scale
-        return [*map(float, inner), math.inf]
 
 
 class Largest:
@@ -363,13 +363,7 @@ def on_a_grid(u: Array, blur: Array) -> Grid:
         p = float(scipy.special.bdtrc(hits - 1, n, 0.5)) if hits else 1.0
         if p < best.p:  # a grid of 2^-k lies on that of 2^-k-1 too, where it is cut more seldom
             best = Grid(p, k, float(offset[0]), hits, n)
-    return Grid(
-        min(1.0, (FINEST - _COARSEST + 1) * best.p),
-        best.bits,
-        best.offset,
-        best.hits,
-        best.held_out,
-    )
+    return replace(best, p=min(1.0, (FINEST - _COARSEST + 1) * best.p))
 
 
 def _away(y: Array) -> tuple[Array, npt.NDArray[np.bool_]]:

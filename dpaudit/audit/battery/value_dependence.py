@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import no_evidence
+from dpaudit.audit.battery.parts import no_evidence, two_sided
 from dpaudit.audit.block import cell_probabilities
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
@@ -92,7 +92,9 @@ class ValueDependence:
             parts[f"mean at {value:g}"] = float(normal_two_sided(gap))
             others = (square - g.square) / rest
             ratio = g.square / g.n / others if others > 0 else math.inf
-            parts[f"scale at {value:g}"] = _f_two_sided(ratio, g.n, rest)
+            parts[f"scale at {value:g}"] = two_sided(
+                scipy.special.fdtr(g.n, rest, ratio), scipy.special.fdtrc(g.n, rest, ratio)
+            )
         parts["cells"] = _homogeneity(np.stack([g.counts for g in groups.values()]))
         worst = min(parts, key=lambda name: parts[name])
         odd = min(groups, key=lambda v: min(parts[f"mean at {v:g}"], parts[f"scale at {v:g}"]))
@@ -134,11 +136,6 @@ class ValueDependence:
             unit="× the scale at the other values",
             details=details,
         )
-
-
-def _f_two_sided(ratio: float, a: int, b: int) -> float:
-    lower, upper = scipy.special.fdtr(a, b, ratio), scipy.special.fdtrc(a, b, ratio)
-    return min(1.0, 2 * float(min(lower, upper)))
 
 
 def _homogeneity(counts: npt.NDArray[np.int64]) -> float:

@@ -162,15 +162,20 @@ class TwoLags:
         """One part."""
         if not self._coins:
             return {}
-        totals = self._coins - 2 * self._odd
-        most = int(np.abs(totals).argmax())
-        a, b, total = self._first[most], self._second[most], int(totals[most])
-        p = len(totals) * fair_coins(total, self._coins)
-        effect = (
-            f"the product of the signs at lags 0, {a} and {b} is biased by "
-            f"{abs(total) / self._coins:.4f} over {self._coins:,} places"
-        )
-        return {"signs at two lags": Part(min(1.0, p), effect)}
+        first, second = self._first, self._second
+        return {"signs at two lags": _most_biased(first, second, self._odd, self._coins)}
+
+
+def _most_biased(first: Counts, second: Counts, odd: Counts, coins: int) -> Part:
+    """The least balanced of pairs of lags, of which ``odd`` of ``coins`` products are negative."""
+    totals = coins - 2 * odd
+    most = int(np.abs(totals).argmax())
+    total = int(totals[most])
+    effect = (
+        f"the product of the signs at lags 0, {first[most]:,} and {second[most]:,} is biased "
+        f"by {abs(total) / coins:.4f} over {coins:,} places"
+    )
+    return Part(min(1.0, len(totals) * fair_coins(total, coins)), effect)
 
 
 class FarLags:
@@ -211,14 +216,7 @@ class FarLags:
         shifted = _shifted_words(self._signs[choosing + FAR :], judging)
         odd = np.zeros(chosen, np.int64)
         ones_of_pairs(shifted, first[:chosen], second[:chosen], odd)
-        most = int(np.abs(judging - 2 * odd).argmax())
-        total = judging - 2 * int(odd[most])
-        effect = (
-            f"the product of the signs at lags 0, {first[most]:,} and {second[most]:,} is biased "
-            f"by {abs(total) / judging:.4f} over {judging:,} places"
-        )
-        p = chosen * fair_coins(total, judging)
-        return {"signs at two far lags": Part(min(1.0, p), effect)}
+        return {"signs at two far lags": _most_biased(first, second, odd, judging)}
 
 
 def _shifted_words(signs: Bits, count: int) -> npt.NDArray[np.uint64]:

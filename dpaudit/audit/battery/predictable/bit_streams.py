@@ -191,7 +191,7 @@ def _readers(claim: Claim) -> Mapping[str, _Reader]:
             _LARGE: lambda x: _bits(np.abs(x) > np.median(np.abs(x[: len(x) // 2]))),
         }
     folded = claim.family == "laplace"
-    uniform = _laplace_uniform if folded else _normal_uniform
+    uniform = _laplace_uniform if folded else scipy.special.ndtr
     median = claim.scale * (math.log(2) if folded else _UPPER_QUARTILE)
     readers: dict[str, _Reader] = {
         _SIGN: lambda x: _bits(x < 0),
@@ -214,10 +214,6 @@ def _bit_of(uniform: Callable[[Array], Array], k: int, scale: float, x: Array) -
 
 def _bits(x: npt.NDArray[np.bool_] | Array) -> Bits:
     return x.astype(np.uint8)
-
-
-def _normal_uniform(z: Array) -> Array:
-    return np.asarray(scipy.special.ndtr(z))
 
 
 def _laplace_size(z: Array) -> Array:

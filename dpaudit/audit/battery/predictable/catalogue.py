@@ -269,7 +269,9 @@ def _groups(family: str) -> tuple[tuple[Seeding, ...], ...]:
         own = each(f"numpy.random.{name}", generate, _FIFTY_THREE if name == "MT19937" else _LONG)
         groups.append([*own, *([_ziggurat(name, generate)] if family == "gaussian" else [])])
     if family == "gaussian":
-        groups.append([Seeding("R's set.seed and rnorm", generators.by_r, _twice, _r_normal, True)])
+        groups.append(
+            [Seeding("R's set.seed and rnorm", generators.by_r, _each_two, _r_normal, True)]
+        )
     groups += [each(name, uniforms, _UNIFORM) for name, uniforms in GENERATORS.items()]
     return tuple(map(tuple, groups))
 
@@ -343,10 +345,6 @@ def _ziggurat(name: str, generate: Callable[[Seeds, int], Numbers]) -> Seeding:
     return Seeding(
         label, generate, lambda count: each * count, lambda w, _: ziggurat(longs(w)), True, exact
     )
-
-
-def _twice(count: int) -> int:
-    return 2 * count
 
 
 def _r_normal(words: Numbers, count: int) -> Floats:

@@ -260,7 +260,7 @@ def _continue(state: Words, count: int) -> Words:
 Floats = npt.NDArray[np.float64]
 Uniforms = Callable[[Seeds, int], Floats]
 
-_48 = np.uint64((1 << 48) - 1)
+_FACTOR = 0x5DEECE66D
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -284,25 +284,20 @@ def _canonical(seeds: Seeds, count: int, *, factor: int) -> Floats:
     return np.asarray((x[::2] + x[1::2] * (2**31 - 2)) / (2.0**31 - 2) ** 2)
 
 
+def _of_48_bits(state: Seeds, count: int) -> Floats:
+    return _congruential(state, count, factor=_FACTOR, add=11, modulus=1 << 48)
+
+
 def _drand48(seeds: Seeds, count: int) -> Floats:
-    state = (seeds & np.uint64(0xFFFFFFFF)) << np.uint64(16) | np.uint64(0x330E)
-    out = np.empty((count, len(seeds)))
-    for i in range(count):
-        state = state * np.uint64(0x5DEECE66D) + np.uint64(11) & _48
-        out[i] = state
-    return out * 2.0**-48
+    return _of_48_bits((seeds & _HALF) << np.uint64(16) | np.uint64(0x330E), count)
 
 
 def java(seeds: Seeds, count: int) -> Floats:
-    """``new java.util.Random(seed).nextDouble()``."""
-    state = (seeds ^ np.uint64(0x5DEECE66D)) & _48
-    out = np.empty((count, len(seeds)))
-    for i in range(count):
-        state = state * np.uint64(0x5DEECE66D) + np.uint64(11) & _48
-        high = state >> np.uint64(22) << np.uint64(27)
-        state = state * np.uint64(0x5DEECE66D) + np.uint64(11) & _48
-        out[i] = high + (state >> np.uint64(21))
-    return out * 2.0**-53
+    """``new java.util.Random(seed).nextDouble()``: 26 and 27 bits of two numbers."""
+    u = _of_48_bits(seeds ^ np.uint64(_FACTOR), 2 * count)
+    return np.asarray(
+        np.floor(u[::2] * 2.0**26) * 2.0**-26 + np.floor(u[1::2] * 2.0**27) * 2.0**-53
+    )
 
 
 def _glibc(seeds: Seeds, count: int) -> Floats:

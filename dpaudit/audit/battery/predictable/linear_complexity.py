@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.predictable.berlekamp_massey import (
-    Recurrence,
-    shortest_recurrence,
-)
+from dpaudit.audit.battery.predictable.berlekamp_massey import Recurrence, shortest_recurrence
 from dpaudit.audit.battery.predictable.bit_streams import BitStream, Stretches, bit_streams
 from dpaudit.audit.battery.predictable.rejected import Replay, find_replay
 from dpaudit.claims import Claim
@@ -144,7 +141,6 @@ def _chance(actual: Bits, predicted: Bits) -> float:
 
 
 def _of_replay(replay: Replay) -> Evidence:
-    predicted = f"{replay.hits} of {replay.held_out}"
     return Evidence(
         p=min(1.0, 2 * replay.p),
         statistic=float(replay.hits),
@@ -154,7 +150,7 @@ def _of_replay(replay: Replay) -> Evidence:
         cause_rank=1,
         details={
             "generator": replay.generator,
-            "predicted": predicted,
+            "predicted": f"{replay.hits} of {replay.held_out}",
             "values needed": replay.learned_from,
         },
     )
@@ -185,18 +181,17 @@ def _of_bits(predictions: list[_Prediction], tries: int) -> Evidence:
         "values needed": 2 * length * stream.stride,
         "streams predicted": sum(one.p * tries <= _CERTAIN for one in predictions),
     }
+    like, state = "", f" with a state of {length:,} bits"
     if generator is not None:
         details["generator"] = generator
+        like, state = f"like {generator}: ", f": {generator}"
     where = " in the last digits" if stream.name.startswith("last digits") else ""
     return Evidence(
         p=min(1.0, best.p * tries),
         statistic=float(length),
-        effect=(f"like {generator}: " if generator else "")
-        + f"{stream.name} follow a linear recurrence of length {length:,}, {predicted} held-out "
-        "bits predicted",
-        cause=f"a linear generator{where}: {generator}"
-        if generator
-        else f"a linear generator{where} with a state of {length:,} bits",
+        effect=f"{like}{stream.name} follow a linear recurrence of length {length:,}, {predicted} "
+        "held-out bits predicted",
+        cause=f"a linear generator{where}{state}",
         cause_rank=4,
         blind_spots=(blind,),
         details=details,

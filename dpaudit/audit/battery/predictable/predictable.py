@@ -98,7 +98,8 @@ def seeds_from(numbers: Iterable[float]) -> Seeds:
 
 
 def _of(number: float) -> list[int]:
-    double, single = struct.pack("<d", number), struct.pack("<f", _single(number))
+    double = struct.pack("<d", number)
+    single = struct.pack("<f", max(-3e38, min(3e38, number)))
     bits = int.from_bytes(double, "little")
     digests = [hashlib.new(kind, double).digest() for kind in ("md5", "sha1", "sha256")]
     digests.append(hashlib.sha256(repr(number).encode()).digest())
@@ -115,10 +116,6 @@ def _of(number: float) -> list[int]:
         *(int.from_bytes(d[:size], "little") for d in digests for size in (4, 8)),
         *(int.from_bytes(d[:size], "big") for d in digests for size in (4, 8)),
     ]
-
-
-def _single(number: float) -> float:
-    return max(-3e38, min(3e38, number))
 
 
 _ALIKE = 2.0**-16  # an honest magnitude lies within the tolerance of a number at most so often
