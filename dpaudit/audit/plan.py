@@ -56,7 +56,7 @@ _SHAPES = 4096  # random d and n are at most this
 # shares of all values: one row each of random d, one call each of a random n with d = 1
 _RANDOM_D = 0.02
 _RANDOM_N = 0.005
-# shares of all values: shapes that are asked for once more, at the end, and the largest of these
+# shares of all values: shapes that are drawn once more, at the end, and the largest of these
 _AGAIN = 0.01
 _AGAIN_LARGEST = 0.002
 _LARGE = 1_000_000  # samples, from which further processes are started

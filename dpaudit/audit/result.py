@@ -102,7 +102,7 @@ class StatedClaim:
 
     ``claim`` is as a reader writes it (``0.5-zCDP``), ``unit`` the letter of its parameter and
     ``value`` the claimed one, ``shown`` a lower bound for it; the three are empty or None for a
-    table. ``says`` is what was shown in words, empty if nothing was looked at.
+    table. ``says`` is the same in words, empty if nothing was tested.
     """
 
     claim: str

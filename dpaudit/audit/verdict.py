@@ -27,8 +27,8 @@ __all__ = [
     "verdict_of",
 ]
 
-LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
-MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α sees more
+LEAST_SHARE = 0.1  # of the values requested: a pass on less is inconclusive
+MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α finds more
 _COMPUTED = "the noise can be computed: whoever sees some of it, or guesses a seed, knows the rest"
 
 _never = partial(BlindSpot, size=None, unit="")  # at no sample size
@@ -70,7 +70,7 @@ ALWAYS_BLIND = (
         test="an audit of noise alone",
         flaw="floating-point leaks",
         component=SIDE_CHANNELS,
-        says="what the low bits of value + noise say of the value is not looked at; "
+        says="what the low bits of value + noise reveal of the value is not tested; "
         "dpaudit mechanism looks at them",
     ),
     _never(
@@ -86,7 +86,7 @@ ALWAYS_BLIND = (
 
 
 COMPUTED = 4  # the last rank of causes by which the noise can be computed
-_SCALE = 9  # the rank of a wrong scale, which may stand beside another cause
+_SCALE = 9  # the rank of a wrong scale, which may be named with another cause
 _CERTAIN = 1e-100  # p-values below this are alike
 
 
@@ -150,7 +150,7 @@ def never_excluded(claim: Claim, dims: tuple[int, ...]) -> tuple[BlindSpot, ...]
 def cause_of(tests: Iterable[TestResult]) -> str:
     """What the findings among ``tests`` come from, in a few words; "" where no test names a cause.
 
-    The cause of the lowest rank, and a wrong scale beside noise that can be computed. Not claimed:
+    The cause of the lowest rank, and a wrong scale with noise that can be computed. Not claimed:
     that it is the only cause, or a proof.
     """
     causes = [t for t in tests if t.finding and t.cause]

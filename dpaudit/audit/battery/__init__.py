@@ -1,6 +1,6 @@
 """The black-box tests, one family per file, and the battery that one audit runs.
 
-Each test takes the claim and a stream, sees blocks of values mapped to independent N(0, 1) under
+Each test takes the claim and a stream, reads blocks of values mapped to independent N(0, 1) under
 the claim, and ends with one p-value that is valid for everything the family tried. α is split over
 the families once, by the audit.
 """

@@ -56,7 +56,7 @@ class Coordinates:
 
     Null, exact for any number n of rows: Σz ~ N(0, n) and Σz² ~ χ²_n, two-sided. Bonferroni over a
     dimension's coordinates first, then over both statistics of all dimensions, so that d = 1 does
-    not pay for d = 4096. Not looked at: dimensions of which one row was drawn, if there are others,
+    not pay for d = 4096. Left out: dimensions of which one row was drawn, if there are others,
     and coordinates beyond the first 2^20 in all.
     """
 

@@ -25,7 +25,7 @@ class Correlation:
     """Products of z with z a lag away in draw order (1…32), a row away, and in the call before.
 
     The last are at the same place of the call. The same for |z| less its mean (the first 2^16
-    values of a block), which sees shared magnitudes without shared signs. Null: each sum of N
+    values of a block), which detects shared magnitudes without shared signs. Null: each sum of N
     products of independent variables of unit variance has mean 0 and variance N; taken as normal.
     Different lags are uncorrelated; combined by Bonferroni.
     """

@@ -151,10 +151,10 @@ class Covariance:
     Null of the eigenvalues (mean 0 and variance 1 are known): exact for every shape, see above;
     in the limit Tracy and Widom's law (Johnstone 2001). Null
     of the correlations' sum: :func:`off_diagonal_p`; of the largest: each squared correlation is
-    exactly Beta(½, (n−1)/2), looked at from 32 rows on. Bonferroni over all. For d ≤ 1024 from XᵀX
+    exactly Beta(½, (n−1)/2), tested from 32 rows on. Bonferroni over all. For d ≤ 1024 from XᵀX
     of the first rows (6·2^20 values for d ≤ 32, 3·2^20 at d = 64, 2^24 of each larger d); the
     smaller XXᵀ where rows are fewer than columns, and the first 256 rows alone where d > 1024. The
-    largest correlation of two columns is looked at there as well, over the 10·2^20 values that are
+    largest correlation of two columns is tested there as well, over the 10·2^20 values that are
     kept of all such d. Rounded to float32 before they are multiplied where d > 64 and kept as
     float16 where rows are kept: an error of 1e-6 of a variance against noise of 1e-2.
 

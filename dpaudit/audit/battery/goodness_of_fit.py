@@ -37,7 +37,7 @@ class GoodnessOfFit:
     about equal probability, the outer ones split at 10^-3 … 10^-6 where 10 values are expected, and
     uses its asymptotic law. Each of the 8 smooth components (Legendre polynomials of Φ(z), Neyman
     1937) is a sum of bounded variables with exactly known variance, taken as normal. Each single
-    cell's count is exactly binomial: that sees gaps and atoms.
+    cell's count is exactly binomial: it detects gaps and atoms.
     """
 
     looks_at = "the whole distribution of single values"

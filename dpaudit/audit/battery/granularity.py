@@ -55,7 +55,7 @@ _SINGLE = (23, 24)  # bits of uniforms made as float32
 class Granularity:
     """Duplicates among magnitudes, and among lengths and angles of pairs; lattices; grids.
 
-    For continuous claims only. Looks at all values and the 2,000 largest for duplicates
+    For continuous claims only. Tests all values and the 2,000 largest for duplicates
     (:mod:`~dpaudit.audit.battery.resolution`), and closely at up to 2^17, in stretches of at most
     2^13 at keyed places over the whole run: half from the first half of a call, half from the same
     places of its second half, so that both layouts of Box and Muller's pairs (neighbours; two
@@ -154,7 +154,7 @@ class Granularity:
         if looks["lattice"].effect:
             decisive = looks["lattice"]
         elif min(looks["grid"].p, looks[worst].p) >= _CERTAIN:
-            decisive = _Look(1.0, effect=f"finer than {math.floor(finest)} bits wherever looked at")
+            decisive = _Look(1.0, effect=f"finer than {math.floor(finest)} bits in every part")
         else:
             decisive = looks["grid" if looks["grid"].p < _CERTAIN else worst]
         blind = BlindSpot(
@@ -179,7 +179,7 @@ class Granularity:
         )
 
     def _looks(self, x: Array) -> dict[str, _Look]:
-        """All of them, by name; ``x``: the values that are looked at closely."""
+        """All of them, by name; ``x`` are the values of the stretches."""
         claim, ordered = self._claim, np.sort(np.abs(x))
         _, top = self._largest.values()
         precision = Precision.of(np.concatenate([x, top]), claim.scale)

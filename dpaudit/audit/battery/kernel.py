@@ -149,7 +149,7 @@ class Kernel:
             size=size * (2 * _FREQUENCIES) ** 0.25,
             unit="standard deviations of the features' means, together",
             says="dependence within 8 consecutive values that moves the features less than this, "
-            "and what lies farther apart or between the blocks that were looked at",
+            "and dependence farther apart or between the blocks that were used",
         )
         return Evidence(
             p=bonferroni(list(parts.values())),

@@ -40,7 +40,7 @@ _LONGEST_REGISTER = 200
 _REGISTERS = 4  # stretches that are tried
 _CERTAIN = 1e-3  # p-value below which the deciding part is reported
 _ALIKE = 1e-300  # of p-values below this the likeliest cause is reported
-_SIGNS, _SIZES = _DIGITS, _DIGITS + 1  # series beside the digits
+_SIGNS, _SIZES = _DIGITS, _DIGITS + 1  # series in addition to the digits
 
 Array = npt.NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class LastDigits:
 
     For continuous claims only, in up to 2^18 values, in stretches of 2^13 at keyed places of the
     run. The last digits are those of the format that the values show: double, float32, float32
-    times the scale, or a grid. Looked at: how often each sum modulo 2 of the eight is 1, alone and
+    times the scale, or a grid. Parts: how often each sum modulo 2 of the eight is 1, alone and
     with the sign; each digit against each other one, the sign and whether |value| is above its
     median, up to 4,096 places before and after; against the binary digits of five numbers of the
     place (call, place in the call, row, coordinate, place in the run); against the same place of

@@ -20,7 +20,7 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["Forks", "Repeat", "Repeats", "WindowTable", "poisson_tail"]
 
 _WINDOW_BITS = 96.0  # least collision entropy of a long window
-_LEAST_BITS = 32.0  # shorter calls are not looked at one by one
+_LEAST_BITS = 32.0  # shorter calls are not hashed one by one
 _REAL_BITS = 12.0  # collision entropy of one |value| of the coarsest real law that is honest here
 _HASH_BITS = 62.0
 _LONGEST = 4096

@@ -361,7 +361,7 @@ def on_a_grid(u: Array, blur: Array) -> Grid:
         offset, hit = _away(y)
         hits, n = int(np.count_nonzero(hit)), len(hit)
         p = float(scipy.special.bdtrc(hits - 1, n, 0.5)) if hits else 1.0
-        if p < best.p:  # a grid of 2^-k lies on that of 2^-k-1 too, where it is cut more seldom
+        if p < best.p:  # a grid of 2^-k lies on that of 2^-k-1 too, which keeps fewer values
             best = Grid(p, k, float(offset[0]), hits, n)
     return replace(best, p=min(1.0, (FINEST - _COARSEST + 1) * best.p))
 

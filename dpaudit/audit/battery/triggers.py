@@ -113,7 +113,7 @@ class Triggers:
     """Sums of z and z² by call, by call number modulo k, by dimension and by place within the call.
 
     Null, exact: Σz ~ N(0, n), Σz² ~ χ²_n and, independent of Σz, Σ(z − z̄)² ~ χ²_(n−1), for every
-    group that is chosen without a look at the noise. Looked at: each call by itself (a constant
+    group that is chosen without a look at the noise. Parts: each call by itself (a constant
     answer has no spread within it); how much the means of calls vary, and the mean squares of long
     ones (Σ of their squared normal scores is χ², two-sided: balanced calls vary too little), apart
     for calls above 256 and above 2^14 values; the residue classes of the call's number modulo

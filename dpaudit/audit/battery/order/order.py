@@ -19,7 +19,7 @@ __all__ = ["Order", "Ranks"]
 _EIGHT, _THREE = 8, 3
 _GROUPS = ("in draw order", "of an answer")
 _WIDEST = 64
-_ROWS = 1 << 15  # values of an answer whose rows are looked at
+_ROWS = 1 << 15  # values of an answer whose rows are counted
 # by the bits a < b, b < c, a < c
 _ORDERS = {7: "a < b < c", 5: "a < c < b", 3: "b < a < c", 2: "b < c < a", 4: "c < a < b"}
 _ORDERS[0] = "c < b < a"

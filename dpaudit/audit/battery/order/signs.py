@@ -183,7 +183,7 @@ class FarLags:
 
     An eighth of the coins, up to 2^13, chooses the 2 % of the pairs of lags that are least
     balanced there; all others, which use later signs only, judge these. Of fewer than 2^22 values
-    drawn, from one in 64 of them. Null: as for :class:`TwoLags`; which answer is looked at follows
+    drawn, from one in 64 of them. Null: as for :class:`TwoLags`; which answer is used follows
     from its length, and the coins that judge are independent of those that choose. Bonferroni over
     the pairs chosen.
     """

@@ -121,7 +121,7 @@ _LONG_PAIR = "lengths (above or below the median)"
 class BitStream:
     """One bit of every so many values, or of every so many pairs.
 
-    ``stride``: values drawn per bit. ``long``: looked at as far as it goes.
+    ``stride``: values drawn per bit. ``long``: read to its end.
     """
 
     name: str

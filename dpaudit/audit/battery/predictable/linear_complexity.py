@@ -21,7 +21,7 @@ __all__ = ["LinearComplexity", "known_as"]
 _SHORT = 4_096  # bits that a recurrence is learned from, of every stream
 _LONG = 40_960  # of a few
 _HELD_OUT = 1_000
-_LEAST = 256  # bits of a stream that is looked at
+_LEAST = 256  # bits of a stream that is used
 _SHORTER = 32  # so many less than half the bits: a recurrence that random bits do not have
 _CERTAIN = 1e-12
 
@@ -33,7 +33,7 @@ class LinearComplexity:
 
     Shift registers, Mersenne Twisters, xorshift, Tausworthe and WELL generators have a state of L
     bits, and every bit of their numbers at a fixed place follows a recurrence of length L. 2 L such
-    bits give it, by the algorithm of Berlekamp and Massey. Bits that are looked at: signs; the
+    bits give it, by the algorithm of Berlekamp and Massey. The bits: signs; the
     uniform behind a value, its second, third, fourth, 8th, 16th, 24th, 31st and 32nd bit; the last
     digits of significands and of lattices; of pairs (neighbours, 8 apart, two halves of a call) the
     length and the angle that Box and Muller's transform made of uniforms; parities of whole
@@ -163,7 +163,7 @@ def _of_bits(predictions: list[_Prediction], tries: int) -> Evidence:
         flaw="a linear generator",
         size=float(max(0, longest - _SHORTER)),
         unit="bits of recurrence",
-        says="longer recurrences over GF(2), those of bits that are not looked at, and linear "
+        says="longer recurrences over GF(2), those of other bits, and linear "
         "generators behind a sampler that rejects some of their numbers (ziggurats; the polar "
         "method, but for the small generators that dpaudit explain linear-complexity lists)",
     )

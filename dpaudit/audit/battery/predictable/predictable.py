@@ -59,7 +59,7 @@ WELL_KNOWN = (
     (1 << 63) - 1,
     (1 << 64) - 1,
 )
-"""Numbers above 1,023 that stand in many programs."""
+"""Numbers above 1,023 that many programs use as seeds."""
 _LATER = 16
 _ALL = (1 << 64) - 1
 
@@ -125,7 +125,7 @@ _DATES_TOO = 1 << 14
 _VALUES_PER_SEED = 150  # so that the search takes a fraction of the audit's time
 _CHUNK = 1 << 12
 _COMPARED = 1 << 10  # values of a fitting seeding
-_FITS = 256  # windows that are looked at closely
+_FITS = 256  # windows that are compared in full
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -154,7 +154,7 @@ class Predictable:
     any sample size.
 
     Not claimed: any other generator, transform or seed; generators that begin elsewhere; a nonce of
-    128 bits in the noise, which no black-box test sees.
+    128 bits in the noise, which no black-box test finds.
     """
 
     looks_at = "noise that follows from a common generator and seed"

@@ -127,7 +127,7 @@ class Index:
             origin.append(np.stack([np.full(count, number), np.arange(count)], axis=1))
         head, origins = np.concatenate(heads), np.concatenate(origin)
         slack = TOLERANCE * np.maximum(head, 1.0)
-        # a window whose values are near a cell's edge stands in the cells on both sides
+        # a window whose values are near a cell's edge is in the cells on both sides
         ends = np.floor((head - slack) * _CELLS), np.floor((head + slack) * _CELLS)
         cells, rows = [ends[0]], [np.arange(len(head))]
         for choice in range(1, 1 << PREFIX):
