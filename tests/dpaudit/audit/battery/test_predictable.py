@@ -124,7 +124,7 @@ def test_small_generators_give_their_published_numbers():
 
 def test_java_and_the_polar_method_give_nextgaussian():
     """``new Random(42).nextGaussian()``, as Java prints it."""
-    polar = {t.says: t for t in TRANSFORMS["gaussian"]}["the polar method"]
+    polar = {t.name: t for t in TRANSFORMS["gaussian"]}["the polar method"]
     u = GENERATORS["java.util.Random"](np.array([42], np.uint64), polar.needs(1))
     assert polar.apply(u, 1)[0, 0] == pytest.approx(1.1419053154730547, abs=1e-12)
 
