@@ -295,7 +295,8 @@ class Evidence:
     within ``p``. ``interval`` is a confidence interval for the effect, in ``unit``, where there is
     one; ``details`` is JSON-ready proof that outlives the audit (a recovered direction, the calls
     that coincide). ``cause`` is the likeliest cause in a few words, if the test knows one, and
-    ``cause_rank`` its place: a finding of a lower rank explains those of higher ones.
+    ``cause_rank`` its place: a finding of a lower rank explains those of higher ones. ``harm`` is
+    what a finding means where that differs from the test's own.
     """
 
     p: Share
@@ -308,6 +309,7 @@ class Evidence:
     details: Mapping[str, Any] = field(default_factory=dict)
     cause: str = ""
     cause_rank: int = LAST_CAUSE
+    harm: str = ""
 
     def __repr__(self) -> str:
         return brief(self, p_text(self.p), self.effect)

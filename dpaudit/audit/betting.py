@@ -292,20 +292,20 @@ class RepeatBet:
 
     def __init__(self, stream: Stream) -> None:
         self._key = np.frombuffer(stream.bytes(8 * _WINDOW), dtype="<u8") | np.uint64(1)
-        self._seen: set[int] = set()
+        self._hashes: set[int] = set()
         self._repeats = 0
 
     def update(self, block: Block) -> None:
         x = np.abs(block.values.ravel())
         whole = len(x) // _WINDOW
-        if not whole or len(self._seen) + whole > _MOST:
+        if not whole or len(self._hashes) + whole > _MOST:
             return
         bits = x[: whole * _WINDOW].view(np.uint64)
         mixed = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
         hashes = mixed.reshape(whole, _WINDOW) @ self._key
-        before = len(self._seen)
-        self._seen.update(hashes.tolist())
-        self._repeats += whole - (len(self._seen) - before)
+        before = len(self._hashes)
+        self._hashes.update(hashes.tolist())
+        self._repeats += whole - (len(self._hashes) - before)
 
     @property
     def log_capital(self) -> float:
@@ -313,7 +313,7 @@ class RepeatBet:
 
     @property
     def effect(self) -> str:
-        windows = len(self._seen) + self._repeats
+        windows = len(self._hashes) + self._repeats
         return f"{self._repeats:,} of {windows:,} windows of {_WINDOW} values seen before"
 
 

@@ -97,12 +97,12 @@ def _headline(result: AuditResult) -> str:
         unknown = "" if result.cannot_rule_out else "; no test stated what it would miss"
         return f"No finding: nothing contradicts {result.claim} in {values} values{unknown}."
     if result.verdict == "finding":
-        found = [t for t in sorted_tests(result.tests) if t.finding]
-        names = wording.listed([t.name for t in found], word="and") or "the audit"
-        verb = "contradict" if len(found) > 1 else "contradicts"
-        smallest = min((t.p_adjusted for t in found), default=None)
+        findings = [t for t in sorted_tests(result.tests) if t.finding]
+        names = wording.listed([t.name for t in findings], word="and") or "the audit"
+        verb = "contradict" if len(findings) > 1 else "contradicts"
+        smallest = min((t.p_adjusted for t in findings), default=None)
         cause = f"{result.cause}; " if result.cause else ""
-        p = f"smallest adjusted p {wording.p_value(smallest)}, " if found else ""
+        p = f"smallest adjusted p {wording.p_value(smallest)}, " if findings else ""
         return (
             f"Finding: {cause}{names} {verb} {result.claim} ({p}α "
             f"{wording.quantity(result.alpha)}, {values} values)."
@@ -113,31 +113,31 @@ def _headline(result: AuditResult) -> str:
 
 def _meaning(result: AuditResult, checks: Sequence[Check]) -> tuple[Meaning, ...]:
     if result.verdict == "finding":
-        found = list(meaning_of_findings(checks, honest="honest noise"))
-        if len(found) > 1:
+        meanings = list(meaning_of_findings(checks, honest="honest noise"))
+        if len(meanings) > 1:
             note = "What follows may be a consequence of the first."
-            found[1] = replace(found[1], note=note)
-        return tuple(found)
+            meanings[1] = replace(meanings[1], note=note)
+        return tuple(meanings)
     if result.verdict == "inconclusive":
         return (no_verdict(),)
-    says = f"Nothing in {wording.count(result.samples)} values contradicts the claim"
+    text = f"Nothing in {wording.count(result.samples)} values contradicts the claim"
     if any(spot.size is not None for spot in result.cannot_rule_out):
-        says += (
+        text += (
             "; a flaw larger than the sizes under “What a pass cannot exclude” would have been "
             "found nine times in ten"
         )
-    says += (
+    text += (
         ". This is not proof of honesty: a backdoor that needs a key may show in no number of "
         "values, so decide whether you trust whoever supplies the sampler."
     )
-    return (Meaning(heading="No contradiction was found", says=says),)
+    return (Meaning(heading="No contradiction was found", says=text),)
 
 
 def _sections(result: AuditResult) -> Iterable[Section]:
-    used, asked = wording.count(result.samples), wording.count(result.samples_requested)
+    used, requested = wording.count(result.samples), wording.count(result.samples_requested)
     rows = (
         ("Claim", result.claim),
-        ("Values", used if used == asked else f"{used} ({asked} requested)"),
+        ("Values", used if used == requested else f"{used} ({requested} requested)"),
         ("Dimensions", ", ".join(map(wording.count, result.dims)) or wording.NOTHING),
         ("Dimensions refused", ", ".join(map(wording.count, result.dims_refused))),
         ("Mode", "sequential: valid at any stopping time" if result.sequential else ""),
@@ -149,9 +149,9 @@ def _sections(result: AuditResult) -> Iterable[Section]:
     yield Section(title="What was tested", blocks=(*file_facts(result.provenance), facts))
     ladder = _ladder(result)
     basis = _basis(result)
-    found: list[Block] = [Text(basis)] if basis else []
-    found += [Findings(), *([ladder] if ladder else [])]
-    yield Section(title="What was found", blocks=tuple(found))
+    findings: list[Block] = [Text(basis)] if basis else []
+    findings += [Findings(), *([ladder] if ladder else [])]
+    yield Section(title="What was found", blocks=tuple(findings))
     if result.cannot_rule_out or result.power or result.verdict == "no-finding":
         yield blind_spots_section(result.cannot_rule_out, result.power, "honesty")
     if result.tests:
@@ -163,11 +163,11 @@ def blind_spots_section(
     spots: Sequence[BlindSpot], power: Sequence[PowerPoint], of: str
 ) -> Section:
     """What a pass cannot exclude, with the map of sizes that are found; ``of`` is not proved."""
-    words = f"A pass is not proof of {of}. It cannot exclude these flaws."
+    text = f"A pass is not proof of {of}. It cannot exclude these flaws."
     if not spots:
-        words = "No test stated what it would miss, so this pass excludes no flaw of a stated size."
+        text = "No test stated what it would miss, so this pass excludes no flaw of a stated size."
     chart = power_chart(power)
-    blocks: list[Block] = [Text(words), *([chart] if chart else []), BlindSpots()]
+    blocks: list[Block] = [Text(text), *([chart] if chart else []), BlindSpots()]
     return Section(title="What a pass cannot exclude", blocks=tuple(blocks))
 
 
@@ -242,13 +242,13 @@ def _ladder(result: AuditResult) -> Chart | None:
     if any(t.p_adjusted < _LEAST_P for _, t in below):
         least = wording.p_value(_LEAST_P)
         caption += f" Values below {least} are drawn at {least}."
-    said = "; ".join(f"{t.name} {wording.p_value(t.p_adjusted)}" for _, t in tests[:12])
+    p_values = "; ".join(f"{t.name} {wording.p_value(t.p_adjusted)}" for _, t in tests[:12])
     return Chart(
         kind="rows",
         title="Adjusted p-values",
         caption=caption,
         alt=f"Adjusted p-values of {len(tests)} tests on a logarithmic axis, smallest first: "
-        f"{said}.",
+        f"{p_values}.",
         panels=(
             Panel(
                 series=(Series(marks=tuple(marks), look="stems"),),
@@ -280,7 +280,7 @@ def power_chart(points: Sequence[PowerPoint]) -> Chart | None:
         )
         lines = tuple(Line(at=n, vertical=True) for n in here)
         panels.append(Panel(title=f"{flaw}\n{of_flaw[0].unit}", series=series, lines=lines))
-    said = "; ".join(
+    sizes = "; ".join(
         f"{p.flaw} {wording.quantity(p.size, digits=3)} {p.unit}"
         for p in points
         if p.found_low is None
@@ -292,7 +292,7 @@ def power_chart(points: Sequence[PowerPoint]) -> Chart | None:
         caption="The smallest flaws found with probability 0.9 or more at α = 0.01, by number of "
         "values, measured by simulation; shaded flaws may pass. The hollow mark is this audit, "
         "interpolated on logarithmic scales.",
-        alt=f"Smallest flaws found nine times in ten{values}, by kind: {said}.",
+        alt=f"Smallest flaws found nine times in ten{values}, by kind: {sizes}.",
         panels=tuple(panels),
         x=Axis(label="values", log=True),
         y=Axis(log=True, shared=False),

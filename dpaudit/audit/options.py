@@ -42,20 +42,20 @@ Progress = Callable[[int, int], None]
 """Called with the number drawn and the total."""
 
 
-def fresh_seed(given: int | str | None = None) -> str:
-    """The seed that was given, as text, or else 64 random bits."""
-    return os.urandom(8).hex() if given is None else str(given)
+def fresh_seed(seed: int | str | None = None) -> str:
+    """``seed`` as text, or else 64 random bits."""
+    return os.urandom(8).hex() if seed is None else str(seed)
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(given.split(",")) if isinstance(given, str) else tuple(given)
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(names.split(",")) if isinstance(names, str) else tuple(names)
 
 
-def _counted(**how: str) -> Callable[[Any], int]:
+def _count_reader(**how: str) -> Callable[[Any], int]:
     return functools.partial(count_of, **how)
 
 
-_read_guesses = _counted(name="guesses", unit="guesses", example="100")
+_read_guesses = _count_reader(name="guesses", unit="guesses", example="100")
 AlphaOfBounds = Annotated[float, Option("Probability of a false finding or of any wrong bound.")]
 By = Annotated[str, Option("Who runs this, for the report.", "NAME")]
 Call = Annotated[
@@ -87,7 +87,7 @@ class AuditOptions:
         Option(
             "Values per vector; chosen by the auditor by default.",
             "N",
-            read=_counted(name="dim", unit="values per vector", example="64"),
+            read=_count_reader(name="dim", unit="values per vector", example="64"),
         ),
     ] = None
     samples: Annotated[
@@ -96,7 +96,7 @@ class AuditOptions:
             "Values to draw in total, e.g. 1M or 1e6.",
             "N",
             default="1e7",
-            read=_counted(unit="values", example="1e7"),
+            read=_count_reader(unit="values", example="1e7"),
         ),
     ] = DEFAULT_SAMPLES
     alpha: Annotated[float, Option("Probability of a false finding, over all tests together.")] = (
@@ -171,15 +171,15 @@ class AuditOptions:
 
     @property
     def advisory(self) -> tuple[str, ...]:
-        """What tests are advisory, by the attribute of theirs that says so."""
+        """The attributes of a test that make it advisory."""
         return ("advisory", "predictability") if self.allow_predictable else ("advisory",)
 
     def again(self, *, tests: tuple[str, ...] | None, samples: int) -> list[str]:
-        """Words of the command line for ``tests`` on so many values, otherwise the same audit."""
-        wanted = dataclasses.replace(
+        """Command-line arguments of the same audit, with ``tests`` on ``samples`` values."""
+        options = dataclasses.replace(
             self, tests=tests, samples=samples, time_limit=None, bits=None, by=""
         )
-        return words_of(wanted)
+        return words_of(options)
 
     def for_opened(self, name: str) -> Self:
         """Return these options, if a sampler that is already open can have them.
@@ -189,10 +189,10 @@ class AuditOptions:
                 opening.
         """
         for option in fields_of(type(self)):
-            given = getattr(self, option.name)
-            if option.name in _OF_OPENING and given != option.default:
+            value = getattr(self, option.name)
+            if option.name in _OF_OPENING and value != option.default:
                 raise UsageError(
-                    f"{option.name}={given}: {name} is already open; leave {option.name} out, "
+                    f"{option.name}={value}: {name} is already open; leave {option.name} out, "
                     "or audit it by name"
                 )
         return self
@@ -212,7 +212,7 @@ class MechanismOptions:
             "Releases to draw per neighbour, e.g. 50k or 2e5.",
             "N",
             default="2e5",
-            read=_counted(unit="releases", example="2e5"),
+            read=_count_reader(unit="releases", example="2e5"),
         ),
     ] = DEFAULT_RELEASES
     alpha: AlphaOfBounds = 0.01
@@ -264,12 +264,12 @@ class MechanismOptions:
 
     @property
     def session_words(self) -> list[str]:
-        """What sessions do, as options of the command line."""
+        """The options of sessions, as command-line arguments."""
         return words_of(self, only=_OF_SESSIONS)
 
     @property
     def again(self) -> list[str]:
-        """Words of the command line for the same audit, without what it may cost."""
+        """Command-line arguments of the same audit, without its time limit."""
         return words_of(dataclasses.replace(self, time_limit=600, by=""))
 
     def claimed(self, claim: PrivacyClaim) -> PrivacyClaim:

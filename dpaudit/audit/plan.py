@@ -1,7 +1,8 @@
-"""The calls of an audit: how many rows of which dimension, decided before anything is seen."""
+"""The calls of an audit: how many rows of which dimension, decided before any noise is drawn."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +56,7 @@ _SHAPES = 4096  # random d and n are at most this
 # shares of all values: one row each of random d, one call each of a random n with d = 1
 _RANDOM_D = 0.02
 _RANDOM_N = 0.005
-# shares of all values: shapes that are asked for once more, at the end, and the largest of these
+# shares of all values: shapes that are drawn once more, at the end, and the largest of these
 _AGAIN = 0.01
 _AGAIN_LARGEST = 0.002
 _LARGE = 1_000_000  # samples, from which further processes are started
@@ -141,8 +142,8 @@ def make_plan(
         plan += [Call(many, main, purpose="value", value=value) for value in _VALUES if many]
     processes = _processes(samples, main)
     others = [Call(rows, main, purpose="other process")] * 2 if samples >= 50 * rows * main else []
-    left = samples - sum(call.size for call in (*plan, *others, *again, *processes))
-    last = _long(left // main, main)
+    room = samples - sum(call.size for call in (*plan, *others, *again, *processes))
+    last = _long(room // main, main)
     half = len(last) // 2
     return (*plan, *last[:half], *others[:1], *last[half:], *others[1:], *again, *processes)
 
@@ -179,18 +180,18 @@ def _again(plan: Sequence[Call], samples: int, shapes: np.random.Generator) -> l
     """Some shapes of a large plan, once more: noise that is kept per shape comes again."""
     if all(call.purpose != "shape" for call in plan):
         return []
-    left, found = int(_AGAIN * samples), list[Call]()
+    room, calls = int(_AGAIN * samples), list[Call]()
     largest = _AGAIN_LARGEST * samples
     once = [c for c in plan if c.purpose in ("sweep", "shape") and c.size <= largest]
     for i in shapes.permutation(len(once)):
-        if once[i].size <= left:
-            found.append(replace(once[i], purpose="shape"))
-            left -= once[i].size
-    return found
+        if once[i].size <= room:
+            calls.append(replace(once[i], purpose="shape"))
+            room -= once[i].size
+    return calls
 
 
 def special_shapes(plan: Sequence[Call]) -> tuple[BlindSpot, ...]:
-    """What the plan's choice of d leaves out: a flaw at some d that was not asked for."""
+    """What the plan's choice of d leaves out: a flaw at some d that was not drawn."""
     tried = len({call.d for call in plan if call.d <= _SHAPES})
     if tried == 1:
         return ()
@@ -223,7 +224,7 @@ def growing_plan(samples: int, *, dim: int | None) -> tuple[Call, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What an audit of a sampler asks, decided before any value is seen.
+    """The calls of an audit of a sampler, decided before any value is drawn.
 
     ``planned`` is the number of values; ``flat``: a recording gives rows of one value, to be joined
     to rows of the plan's length. All the auditor's randomness comes from ``root``.
@@ -240,7 +241,7 @@ class Plan:
 
     @property
     def weight(self) -> float:
-        """By which p-values of the battery count: a sequential audit bets half of α."""
+        """The factor on the battery's p-values: a sequential audit bets half of α."""
         return 2.0 if self.options.sequential else 1.0
 
 
@@ -288,18 +289,11 @@ def _calls(
     shapes: np.random.Generator,
 ) -> tuple[Call, ...]:
     takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
+    rest = functools.partial(make_plan, dim=dim, takes_value=takes_value, shapes=shapes)
     if sampler.available is not None or not sequential:
         rows = sampler.available
         if rows is not None and dim:
             rows = rows * (sampler.dim or dim) // dim
-        return make_plan(samples, dim=dim, available=rows, takes_value=takes_value, shapes=shapes)
+        return rest(samples, available=rows)
     first = growing_plan(samples // 2, dim=dim)
-    return (
-        *first,
-        *make_plan(
-            samples - sum(c.size for c in first),
-            dim=dim,
-            takes_value=takes_value,
-            shapes=shapes,
-        ),
-    )
+    return (*first, *rest(samples - sum(call.size for call in first)))

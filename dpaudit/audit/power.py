@@ -53,8 +53,8 @@ def frontier(
     nor, at d = 1, for a flaw of several coordinates.
     """
     points = read_table() if table is None else tuple(table)
-    found = (_between(curve, samples) for curve in measured_curves(points, dim=dim).values())
-    return tuple(p for p in found if p is not None)
+    interpolated = (_between(curve, samples) for curve in measured_curves(points, dim=dim).values())
+    return tuple(p for p in interpolated if p is not None)
 
 
 def measured_curves(table: Iterable[PowerPoint], *, dim: int | None) -> dict[str, list[PowerPoint]]:
@@ -64,11 +64,11 @@ def measured_curves(table: Iterable[PowerPoint], *, dim: int | None) -> dict[str
     for flaw in dict.fromkeys(p.flaw for p in points):
         own = [p for p in points if p.flaw == flaw]
         dims = sorted({p.dim for p in own})
-        wanted = [d for d in dims if (d >= dim > 1 if dim else d == _AUDITOR_CHOOSES)]
+        suitable = [d for d in dims if (d >= dim > 1 if dim else d == _AUDITOR_CHOOSES)]
         if dims == [_AUDITOR_CHOOSES]:
-            wanted = dims
-        if wanted:
-            curves[flaw] = sorted((p for p in own if p.dim == wanted[0]), key=lambda p: p.samples)
+            suitable = dims
+        if suitable:
+            curves[flaw] = sorted((p for p in own if p.dim == suitable[0]), key=lambda p: p.samples)
     return curves
 
 
@@ -152,14 +152,14 @@ class Proposal:
     def says(self) -> str:
         """The proposal in one sentence."""
         best = self.covers[0]
-        found = (
+        detected = (
             "no pancake is known to be found"
             if self.gamma_seen is None
             else f"pancakes with γ up to {self.gamma_seen:.4g} are found"
         )
         rest = "everything" if self.gamma_seen is None else "the rest"
         return (
-            f"{found}; smoothing τ = {best.tau:.4g} (L2 × {best.l2_factor:.4g}) "
+            f"{detected}; smoothing τ = {best.tau:.4g} (L2 × {best.l2_factor:.4g}) "
             f"covers {rest}: {best.by}"
         )
 
@@ -194,7 +194,7 @@ def propose_tau(
                 "dimension of the releases is not seen this way. Give that dimension."
             )
     else:
-        covers.append(_whole("the audit alone"))
+        covers.append(_own_noise("the audit alone"))
         where = f"d = {dim:,}" if dim else "samplers whose dimension the auditor chooses"
         caveats.append(f"The map has no pancake that is found at {where} with {samples:,} values.")
     if dim and (here is None or 2 * math.sqrt(dim) > here.size):
@@ -221,12 +221,12 @@ def _cover(assumes: str, gamma: float, eta: float) -> Cover:
     try:
         tau = smoothing_tau(eta, sigma=1.0, gamma=gamma)
     except UsageError:
-        return _whole(assumes)
+        return _own_noise(assumes)
     by = f"smoothing theorem at η = {eta:g}"
     return Cover(assumes=assumes, gamma_min=gamma, tau=tau, l2_factor=math.hypot(1.0, tau), by=by)
 
 
-def _whole(assumes: str) -> Cover:
+def _own_noise(assumes: str) -> Cover:
     by = "the defender's own noise alone"
     return Cover(assumes=assumes, gamma_min=0.0, tau=1.0, l2_factor=math.sqrt(2), by=by)
 

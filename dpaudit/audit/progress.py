@@ -1,4 +1,4 @@
-"""How far an audit is: how long it may draw, and a bar in a notebook."""
+"""The progress of an audit: its time limit, and a bar in a notebook."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _SECONDS = 0.1  # between two updates
 
 
 @contextmanager
-def notebook_bar(given: Progress | None, *, unit: str) -> Iterator[Progress | None]:
-    """``given``, or in a Jupyter kernel a bar that counts ``unit``; None elsewhere.
+def notebook_bar(progress: Progress | None, *, unit: str) -> Iterator[Progress | None]:
+    """``progress``, or in a Jupyter kernel a bar that counts ``unit``; None elsewhere.
 
     The bar is below the cell and goes when the audit is over. It needs IPython's own ``display``
     and nothing else: no ipywidgets, no script.
     """
-    if given is not None or not _in_kernel():
-        yield given
+    if progress is not None or not _in_kernel():
+        yield progress
         return
     ipython: Any = importlib.import_module("IPython.display")
-    shown = ipython.display(ipython.HTML(""), display_id=True)
+    area = ipython.display(ipython.HTML(""), display_id=True)
     last = 0.0
 
     def update(done: int, total: int) -> None:
@@ -40,12 +40,12 @@ def notebook_bar(given: Progress | None, *, unit: str) -> Iterator[Progress | No
         last = now
         text = f"{done:,} of {total:,} {unit}" if done < total else f"{total:,} {unit}: judging"
         bar = f'<progress value="{done}" max="{max(total, 1)}"></progress> {text}'
-        shown.update({"text/html": bar, "text/plain": text}, raw=True)
+        area.update({"text/html": bar, "text/plain": text}, raw=True)
 
     try:
         yield update
     finally:
-        shown.update({"text/html": "", "text/plain": ""}, raw=True)
+        area.update({"text/html": "", "text/plain": ""}, raw=True)
 
 
 def _in_kernel() -> bool:
@@ -63,16 +63,16 @@ class TimeLimit:
 
     @property
     def ends(self) -> float:
-        """When it is over, on the same clock."""
+        """The end of the limit, on the same clock."""
         return self.started + self.seconds
 
     def left(self, name: str) -> float:
-        """The seconds left for what is called ``name``.
+        """The seconds left for ``name``.
 
         Raises:
-            SamplerTimeoutError: none.
+            SamplerTimeoutError: no second is left.
         """
-        left = self.ends - time.monotonic()
-        if left <= 0:
+        remaining = self.ends - time.monotonic()
+        if remaining <= 0:
             raise SamplerTimeoutError(f"{name}: the time limit of {self.seconds:g} s was reached")
-        return left
+        return remaining

@@ -35,8 +35,8 @@ __all__ = [
     "MechanismResult",
     "StatedClaim",
     "at_least",
-    "nothing_counted",
-    "nothing_drawn",
+    "result_without_releases",
+    "result_without_values",
     "with_command",
     "without_secrets",
 ]
@@ -91,9 +91,9 @@ class AuditResult(Described):
     provenance: Provenance
 
     def __repr__(self) -> str:
-        drawn = f"{self.samples:,} values"
-        shown = smallest_p(self.tests)
-        return brief(self, self.verdict, self.sampler, self.claim, drawn, shown)
+        count = f"{self.samples:,} values"
+        smallest = smallest_p(self.tests)
+        return brief(self, self.verdict, self.sampler, self.claim, count, smallest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class StatedClaim:
 
     ``claim`` is as a reader writes it (``0.5-zCDP``), ``unit`` the letter of its parameter and
     ``value`` the claimed one, ``shown`` a lower bound for it; the three are empty or None for a
-    table. ``says`` is what was shown in words, empty if nothing was looked at.
+    table. ``says`` is the same in words, empty if nothing was tested.
     """
 
     claim: str
@@ -168,9 +168,9 @@ class MechanismResult(Described):
             claim = f"claims {self.claim_mu:.4g}-GDP"
         if self.stated is not None:
             claim = f"claims {self.stated.claim}"
-        drawn = f"{self.samples:,} releases"
-        shown = f"ε ≥ {math.floor(100 * self.epsilon.low) / 100:g}"
-        return brief(self, self.verdict, self.mechanism, claim, drawn, shown)
+        count = f"{self.samples:,} releases"
+        bound = f"ε ≥ {math.floor(100 * self.epsilon.low) / 100:g}"
+        return brief(self, self.verdict, self.mechanism, claim, count, bound)
 
 
 def without_secrets(result: R) -> R:
@@ -188,14 +188,14 @@ def with_command(result: R, command: str) -> R:
     return replace(result, tests=tests)
 
 
-def nothing_drawn(
+def result_without_values(
     sampler: str,
     reason: str,
     *,
     claim: str,
     options: AuditOptions,
     sandbox: str = "",
-    what: Identity | None = None,
+    identity: Identity | None = None,
     seconds: float = 0.0,
 ) -> AuditResult:
     """The result of an audit whose sampler gave no value."""
@@ -212,11 +212,11 @@ def nothing_drawn(
         sandbox=sandbox,
         seconds=seconds,
         cannot_rule_out=(),
-        provenance=_unseen(options, what),
+        provenance=_provenance(options, identity),
     )
 
 
-def nothing_counted(
+def result_without_releases(
     mechanism: str,
     reason: str,
     *,
@@ -224,7 +224,7 @@ def nothing_counted(
     attack: str,
     options: MechanismOptions,
     sandbox: str = "",
-    what: Identity | None = None,
+    identity: Identity | None = None,
     seconds: float = 0.0,
 ) -> MechanismResult:
     """The result of an audit whose mechanism gave no release."""
@@ -253,11 +253,11 @@ def nothing_counted(
         seconds=seconds,
         advice=(),
         cannot_rule_out=(),
-        provenance=_unseen(options, what),
+        provenance=_provenance(options, identity),
     )
 
 
-def _unseen(options: AuditOptions | MechanismOptions, what: Identity | None) -> Provenance:
-    made = collect(seed=options.seed or "none", plugins=())
-    files, versions = ((), {}) if what is None else what
-    return identified(made, by=options.by, files=files, versions=versions)
+def _provenance(options: AuditOptions | MechanismOptions, identity: Identity | None) -> Provenance:
+    provenance = collect(seed=options.seed or "none", plugins=())
+    files, versions = ((), {}) if identity is None else identity
+    return identified(provenance, by=options.by, files=files, versions=versions)

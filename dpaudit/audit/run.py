@@ -1,4 +1,4 @@
-"""The audit of noise: plan what is asked, draw it, judge once, describe what that means."""
+"""The audit of noise: plan the calls, draw the noise, judge it once."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ from dpaudit.types import BlindSpot, Evidence, TestResult
 
 __all__ = [
     "SEARCH_SECONDS",
-    "Drawn",
+    "DrawnNoise",
     "ValuesSampler",
     "audit_sampler",
     "audit_subject",
     "audit_values",
     "conclude",
     "draw",
+    "result_in_process",
     "run_audit",
     "search_deadline",
     "search_seconds",
-    "seen_here",
 ]
 
 R = TypeVar("R", AuditResult, MechanismResult)
@@ -74,7 +74,7 @@ def audit_sampler(
     in_process: bool | None = None,
     options: AuditOptions | None = None,
     progress: Progress | None = None,
-    **given: Any,
+    **keywords: Any,
 ) -> AuditResult:
     """Audit a closed sampler: one named as on the command line, or a Python callable.
 
@@ -111,14 +111,15 @@ def audit_sampler(
     ... ).verdict
     'finding'
     """
-    options = from_keywords(AuditOptions, given, options)
-    what = subject(sampler, in_process=in_process)
-    with notebook_bar(progress, unit="values") as shown:
-        return audit_subject(what, claim=claim, options=options, progress=shown)
+    options = from_keywords(AuditOptions, keywords, options)
+    with notebook_bar(progress, unit="values") as bar:
+        return audit_subject(
+            subject(sampler, in_process=in_process), claim=claim, options=options, progress=bar
+        )
 
 
 def audit_subject(
-    what: Subject,
+    subject: Subject,
     *,
     claim: str | None,
     options: AuditOptions,
@@ -127,16 +128,16 @@ def audit_subject(
 ) -> AuditResult:
     """Audit noise where it can be called: in a process of its own, opened by name, or in this one.
 
-    ``identity`` is what :func:`~dpaudit.targets.identity.identify` said of a target, if it was
-    asked before. Errors are those of :func:`audit_sampler`.
+    ``identity`` is the result of :func:`~dpaudit.targets.identity.identify` for the target, if the
+    caller has it. Errors are those of :func:`audit_sampler`.
     """
-    if what.target is None:
-        return _audit_here(what, claim=claim, options=options, progress=progress)
+    if subject.target is None:
+        return _audit_here(subject, claim=claim, options=options, progress=progress)
     law = None if claim is None else Claim.parse(claim)
-    with same_search_path() if what.ours else contextlib.nullcontext():
-        identity = identify(what.target) if identity is None else identity
+    with same_search_path() if subject.ours else contextlib.nullcontext():
+        identity = identify(subject.target) if identity is None else identity
         closed = open_sampler(
-            what.target,
+            subject.target,
             seed=options.seed,
             dtype=options.dtype,
             text_mode=options.text,
@@ -150,32 +151,32 @@ def audit_subject(
             law = _own_claim(opened, mitigated=False) if law is None else law
             result = _audit(opened, law, options, progress)
     files, versions = identity
-    made = identified(result.provenance, by=options.by, files=files, versions=versions)
-    result = dataclasses.replace(result, sandbox=sandbox.reached, provenance=made)
-    return reproducible(result, what)
+    provenance_of_run = identified(result.provenance, by=options.by, files=files, versions=versions)
+    result = dataclasses.replace(result, sandbox=sandbox.reached, provenance=provenance_of_run)
+    return reproducible(result, subject)
 
 
 def _audit_here(
-    what: Subject, *, claim: str | None, options: AuditOptions, progress: Progress | None
+    subject: Subject, *, claim: str | None, options: AuditOptions, progress: Progress | None
 ) -> AuditResult:
     """Audit a callable of this process."""
     if claim is None:
-        raise UsageError(f"claim=None: a callable does not say what it claims; {_GIVE_ONE}")
+        raise UsageError(f"claim=None: a callable states no claim; {_GIVE_ONE}")
     if options.mitigation is not None:
         raise UsageError(
             f"mitigation={options.mitigation}: works on a registered source only; leave it out"
         )
-    with CallableTarget(what.called, name=what.name, call=options.call) as closed:
+    with CallableTarget(subject.called, name=subject.name, call=options.call) as closed:
         opened = dataclasses.replace(options, call=None)
         result = run_audit(closed, claim=Claim.parse(claim), options=opened, progress=progress)
     how = "" if options.call is None else f"call={options.call!r}, "
     again = f"dpaudit.audit_sampler(…, claim={claim!r}, {how}seed={options.seed!r})"
-    return seen_here(result, what, again=again, by=options.by, unseen=ONE_PROCESS)
+    return result_in_process(result, subject, again=again, by=options.by, unseen=ONE_PROCESS)
 
 
-def seen_here(result: R, what: Subject, *, again: str, by: str, unseen: BlindSpot) -> R:
-    """The result for a callable of this process; what stays ``unseen`` joins a pass."""
-    result = reproducible(result, what, again=again)
+def result_in_process(result: R, subject: Subject, *, again: str, by: str, unseen: BlindSpot) -> R:
+    """The result for a callable of this process; a pass also lists ``unseen``."""
+    result = reproducible(result, subject, again=again)
     result = dataclasses.replace(result, provenance=identified(result.provenance, by=by))
     if result.verdict != "no-finding":
         return result
@@ -183,7 +184,7 @@ def seen_here(result: R, what: Subject, *, again: str, by: str, unseen: BlindSpo
 
 
 def _own_claim(closed: ClosedSampler, *, mitigated: bool) -> Claim:
-    """What a library's mechanism, or an open source, says of itself."""
+    """The claim that a library's mechanism, or an open source, states of itself."""
     own = getattr(closed, "claim", None)
     instead = getattr(closed, "instead", None)
     if own is None and instead is not None and not mitigated:
@@ -194,7 +195,7 @@ def _own_claim(closed: ClosedSampler, *, mitigated: bool) -> Claim:
         )
     if own is None:
         raise UsageError(
-            f"claim=None: {closed.name} does not say what it claims"
+            f"claim=None: {closed.name} states no claim"
             f"{' behind a mitigation' if mitigated else ''}; {_GIVE_ONE}"
         )
     return Claim.parse(own)
@@ -250,8 +251,8 @@ def _audit(
 
 
 @dataclasses.dataclass(frozen=True)
-class Drawn:
-    """What was drawn as planned, and the evidence of each test; bets, where the audit bets."""
+class DrawnNoise:
+    """The noise drawn as planned, the evidence of each test, and a sequential audit's bets."""
 
     sampling: Sampling
     battery: Battery
@@ -270,15 +271,15 @@ class Drawn:
 
     @property
     def early(self) -> float:
-        """What p-values of the battery count where the audit ended early; see :func:`run_audit`."""
+        """The factor on the battery's p-values where it ended early; see :func:`run_audit`."""
         if self.stopped:
             return LOOKS / CERTAIN
         blocks = self.sampling.blocks
         return 1.0 if self.sampling.ended is None else EARLY_END * blocks * (blocks + 1)
 
 
-def draw(plan: Plan, sampler: ClosedSampler, *, progress: Progress | None = None) -> Drawn:
-    """Draw as planned, and show every test what comes; errors are those of :func:`run_audit`."""
+def draw(plan: Plan, sampler: ClosedSampler, *, progress: Progress | None = None) -> DrawnNoise:
+    """Draw as planned, and feed each block to every test; errors as of :func:`run_audit`."""
     options, claim, root = plan.options, plan.claim, plan.root
     alpha = options.alpha / plan.weight
     fail_fast = not (options.all_values or options.sequential or options.bits is not None)
@@ -300,34 +301,35 @@ def draw(plan: Plan, sampler: ClosedSampler, *, progress: Progress | None = None
         if sampling.ended is not None and sampling.drawn < MINIMUM_SAMPLES:
             raise sampling.ended
         if betting is not None and betting.won:
-            return Drawn(sampling, battery, betting, {})
+            return DrawnNoise(sampling, battery, betting, {})
         if progress is not None:
             progress(plan.planned, plan.planned)
         started = plan.limit.started
         evidence = battery.conclude(lambda sure: search_deadline(started, options, certain=sure))
-    return Drawn(sampling, battery, betting, evidence)
+    return DrawnNoise(sampling, battery, betting, evidence)
 
 
-def conclude(plan: Plan, drawn: Drawn) -> AuditResult:
-    """Judge the evidence, α split once, and say what it means and what a pass does not exclude."""
-    options, sampling, battery = plan.options, drawn.sampling, drawn.battery
+def conclude(plan: Plan, noise: DrawnNoise) -> AuditResult:
+    """Judge the evidence, with α split once, and state what a pass does not exclude."""
+    options, sampling, battery = plan.options, noise.sampling, noise.battery
     alpha, limit = options.alpha, plan.limit.seconds
     results, blind = judge(
-        drawn.evidence, alpha=alpha, advisory=battery.advisory, weight=plan.weight * drawn.early
+        noise.evidence, alpha=alpha, advisory=battery.advisory, weight=plan.weight * noise.early
     )
-    bets = drawn.betting.results(alpha=alpha) if drawn.betting is not None else []
+    bets = noise.betting.results(alpha=alpha) if noise.betting is not None else []
     tests = tuple(
-        _repeated(plan, t, battery.seen_after.get(t.name), sampling.drawn) if t.finding else t
+        _add_command(plan, t, battery.seen_after.get(t.name), sampling.drawn) if t.finding else t
         for t in (*sorted(bets, key=lambda t: t.p), *results)
     )
-    stop = " (stopped after {of})" if drawn.won else ""
-    if drawn.stopped and not drawn.won:
+    stop = " (stopped after {of})" if noise.won else ""
+    if noise.stopped and not noise.won:
         stop = "; stopped after {of}, certain: --all continues"
     verdict, reason = verdict_of(tests, sampling, stop, limit=limit)
-    computed = predictable(tests, battery.predicting, alpha)
+    another_law = {name for name, (_, evidence) in noise.evidence.items() if evidence.harm}
+    computed = predictable(tests, battery.predicting - another_law, alpha)
     reason += f"; {computed}" if computed else ""
     remarks = [f"{computed[:1].upper()}{computed[1:]}."] if computed else []
-    if verdict == "finding" and drawn.stopped and not drawn.won:
+    if verdict == "finding" and noise.stopped and not noise.won:
         of = f"{sampling.drawn:,} of {sampling.planned:,} values"
         remarks.append(f"The audit stopped after {of}, certain: --all continues.")
     spots, curves = excluded_by(
@@ -361,7 +363,7 @@ def conclude(plan: Plan, drawn: Drawn) -> AuditResult:
     )
 
 
-def _repeated(plan: Plan, test: TestResult, seen_after: int | None, drawn: int) -> TestResult:
+def _add_command(plan: Plan, test: TestResult, seen_after: int | None, drawn: int) -> TestResult:
     """A finding with the command that reproduces it, with as many values as when it first showed.
 
     A bet may take eight times as many: when it stops depends on the draws.
@@ -369,8 +371,8 @@ def _repeated(plan: Plan, test: TestResult, seen_after: int | None, drawn: int) 
     bet = test.name.startswith("bet on")
     count = max((seen_after or drawn) * (8 if bet else 1), MINIMUM_SAMPLES)
     again = plan.options.again(tests=None if bet else (test.name,), samples=count)
-    words = ["dpaudit", "audit", plan.sampler, "--claim", str(plan.claim), *again]
-    return dataclasses.replace(test, seen_after=seen_after, reproduce=shlex.join(words))
+    command = ["dpaudit", "audit", plan.sampler, "--claim", str(plan.claim), *again]
+    return dataclasses.replace(test, seen_after=seen_after, reproduce=shlex.join(command))
 
 
 def search_seconds(options: AuditOptions) -> float | None:
@@ -413,11 +415,11 @@ class ValuesSampler:
             SamplerOutputError: fewer values are left.
         """
         del timeout
-        wanted = self._values[self._next : self._next + n * d]
-        if len(wanted) < n * d:
-            raise SamplerOutputError(f"{self.name}: {len(wanted)} values left, wanted {n * d}")
+        rows = self._values[self._next : self._next + n * d]
+        if len(rows) < n * d:
+            raise SamplerOutputError(f"{self.name}: {len(rows)} values left, {n * d} requested")
         self._next += n * d
-        return wanted.reshape(n, d)
+        return rows.reshape(n, d)
 
 
 def audit_values(

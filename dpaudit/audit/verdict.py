@@ -27,9 +27,9 @@ __all__ = [
     "verdict_of",
 ]
 
-LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
-MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α sees more
-_COMPUTED = "the noise can be computed: who has seen some of it, or guesses a seed, knows the rest"
+LEAST_SHARE = 0.1  # of the values requested: a pass on less is inconclusive
+MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α finds more
+_COMPUTED = "the noise can be computed: whoever sees some of it, or guesses a seed, knows the rest"
 
 _never = partial(BlindSpot, size=None, unit="")  # at no sample size
 ALWAYS_BLIND = (
@@ -55,8 +55,8 @@ ALWAYS_BLIND = (
         test="every black-box test",
         flaw="a sampler that behaves when it is watched",
         component=TRUST,
-        says="code that knows an auditor by its calls, its process or the date can be honest to it "
-        "alone; audit it where it runs, from recorded noise (file:)",
+        says="code that recognises an auditor by its calls, its process or the date can be honest "
+        "to it alone; audit it where it runs, from recorded noise (file:)",
     ),
     _never(
         test="every black-box test",
@@ -70,7 +70,7 @@ ALWAYS_BLIND = (
         test="an audit of noise alone",
         flaw="floating-point leaks",
         component=SIDE_CHANNELS,
-        says="what the low bits of value + noise say of the value is not looked at; "
+        says="what the low bits of value + noise reveal of the value is not tested; "
         "dpaudit mechanism looks at them",
     ),
     _never(
@@ -86,7 +86,7 @@ ALWAYS_BLIND = (
 
 
 COMPUTED = 4  # the last rank of causes by which the noise can be computed
-_SCALE = 9  # the rank of a wrong scale, which may stand beside another cause
+_SCALE = 9  # the rank of a wrong scale, which may be named with another cause
 _CERTAIN = 1e-100  # p-values below this are alike
 
 
@@ -109,26 +109,26 @@ def judge(
     names = [name for name in evidence if name not in advisory]
     adjusted = dict(zip(names, holm([evidence[n][1].p for n in names]), strict=True))
     results = []
-    for name, (test, seen) in evidence.items():
+    for name, (test, one) in evidence.items():
         own = min(1.0, weight * adjusted.get(name, 1.0))
         results.append(
             TestResult(
                 name=name,
-                p=seen.p,
+                p=one.p,
                 p_adjusted=own,
-                statistic=seen.statistic,
+                statistic=one.statistic,
                 looks_at=test.looks_at,
-                effect=seen.effect,
+                effect=one.effect,
                 finding=name in adjusted and own <= alpha,
-                parts=seen.parts,
+                parts=one.parts,
                 advisory=name not in adjusted,
-                interval=seen.interval,
-                unit=seen.unit,
-                details=seen.details,
-                harm=getattr(test, "harm", "other"),
+                interval=one.interval,
+                unit=one.unit,
+                details=one.details,
+                harm=one.harm or getattr(test, "harm", "other"),
                 topic=name,
-                cause=seen.cause,
-                cause_rank=seen.cause_rank,
+                cause=one.cause,
+                cause_rank=one.cause_rank,
             )
         )
     order = {
@@ -150,14 +150,14 @@ def never_excluded(claim: Claim, dims: tuple[int, ...]) -> tuple[BlindSpot, ...]
 def cause_of(tests: Iterable[TestResult]) -> str:
     """What the findings among ``tests`` come from, in a few words; "" where no test names a cause.
 
-    The cause of the lowest rank, and a wrong scale beside noise that can be computed. Not claimed:
+    The cause of the lowest rank, and a wrong scale with noise that can be computed. Not claimed:
     that it is the only cause, or a proof.
     """
-    known = [t for t in tests if t.finding and t.cause]
-    first = min(known, key=lambda t: t.cause_rank, default=None)
+    causes = [t for t in tests if t.finding and t.cause]
+    first = min(causes, key=lambda t: t.cause_rank, default=None)
     if first is None:
         return ""
-    scale = next((t.cause for t in known if t.cause_rank == _SCALE), "")
+    scale = next((t.cause for t in causes if t.cause_rank == _SCALE), "")
     if scale and first.cause_rank <= COMPUTED:
         return f"{first.cause}; {scale}"
     return first.cause
@@ -202,13 +202,13 @@ def verdict_of(
     tests: Sequence[TestResult], sampling: Sampling, stop: str, *, limit: float
 ) -> tuple[Verdict, str]:
     """The verdict and its reason; ``stop`` says where a finding ended the audit."""
-    found = [t.name for t in tests if t.finding]
+    findings = [t.name for t in tests if t.finding]
     of = f"{sampling.drawn:,} of {sampling.planned:,} values"
-    if found:
+    if findings:
         early = stop.format(of=of)
         ended = f"; {of} were drawn, then {sampling.ended}" if sampling.ended is not None else ""
-        verb = "contradicts" if len(found) == 1 else "contradict"
-        return "finding", f"{', '.join(found)}: {verb} the claim{early}{ended}"
+        verb = "contradicts" if len(findings) == 1 else "contradict"
+        return "finding", f"{', '.join(findings)}: {verb} the claim{early}{ended}"
     if sampling.ended is not None:
         return "inconclusive", f"{sampling.ended}; {of} were drawn and show nothing"
     if not sampling.shortened:
@@ -231,11 +231,11 @@ def too_slow(sampling: Sampling, limit: float) -> str:
 
 
 def predictable(tests: Sequence[TestResult], predicting: Set[str], alpha: float) -> str:
-    """What noise that can be computed means, if a test found it; allowed or not."""
-    found = [t for t in tests if t.name in predicting and (t.finding or t.p <= alpha)]
-    if any(t.finding for t in found):
+    """A sentence about noise that can be computed, if a test found it; "" otherwise."""
+    predicting_findings = [t for t in tests if t.name in predicting and (t.finding or t.p <= alpha)]
+    if any(t.finding for t in predicting_findings):
         return _COMPUTED
-    return f"{_COMPUTED}, which --allow-predictable permits" if found else ""
+    return f"{_COMPUTED}, which --allow-predictable permits" if predicting_findings else ""
 
 
 def _rounded(count: int) -> int:

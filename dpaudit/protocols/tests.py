@@ -58,7 +58,8 @@ class Block(Protocol):
 class Test(Protocol):
     """Maps a stream of blocks to evidence against the claim; made by ``factory(claim, stream)``.
 
-    A class attribute ``harm`` names what a finding means (:data:`dpaudit.harms.HARMS`);
+    A class attribute ``harm`` names what a finding means (:data:`dpaudit.harms.HARMS`), unless the
+    evidence names another harm;
     ``causal_order`` is its place among tests with equal p-values, the likelier cause first.
     """
 

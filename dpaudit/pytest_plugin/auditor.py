@@ -12,7 +12,12 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from dpaudit.audit.mechanism.question import neighbours_text, question_of, with_pair_in
 from dpaudit.audit.mechanism.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.options import AuditOptions, ClaimOptions, DataOptions, MechanismOptions
-from dpaudit.audit.result import AuditResult, MechanismResult, nothing_counted, nothing_drawn
+from dpaudit.audit.result import (
+    AuditResult,
+    MechanismResult,
+    result_without_releases,
+    result_without_values,
+)
 from dpaudit.audit.run import audit_subject
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.options import command_of, from_keywords, parted
@@ -159,7 +164,7 @@ class Auditor:
                 options=options,
                 question=question,
             ),
-            lambda name, reason, options: nothing_counted(
+            lambda name, reason, options: result_without_releases(
                 name, reason, claim=claim, attack=attack or "", options=options
             ),
             lambda target, options: command_of(
@@ -186,7 +191,7 @@ class Auditor:
             in_process,
             lambda: from_keywords(AuditOptions, options, **own),
             lambda what, options: audit_subject(what, claim=claim, options=options),
-            lambda name, reason, options: nothing_drawn(
+            lambda name, reason, options: result_without_values(
                 name, reason, claim=claim or "its claim", options=options
             ),
             lambda target, options: command_of("audit", target, options, claim=claim),

@@ -9,6 +9,7 @@ import scipy.stats
 from support import battery
 from support.slow import partly
 
+from dpaudit.audit import audit_sampler
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.congruential.congruential import Congruential, lag_pairs
@@ -19,7 +20,7 @@ from dpaudit_attacks.congruential.known import (
     published_generators,
 )
 from dpaudit_attacks.congruential.peaks import GENERATORS, replay_peak, replay_polar_peak, starts
-from dpaudit_attacks.congruential.relations import RISE, SHORTEST, constancy
+from dpaudit_attacks.congruential.relations import RISE, SHORTEST, constancy, reordered
 from dpaudit_attacks.congruential.uniforms import Sequence
 
 MANY = 6_000
@@ -382,6 +383,54 @@ def test_honest_noise_passes_however_coarse_it_may_be():
         assert evidence.p > 0.05, claim
         assert evidence.effect.startswith("no recurrence fits: ")
         assert evidence.blind_spots[0].size == 64
+
+
+ANOTHER_LAW = {
+    "cauchy": lambda rng: rng.standard_cauchy(3 * MANY),
+    "wide": lambda rng: rng.normal(0, 3, 3 * MANY),
+    "narrow": lambda rng: rng.normal(0, 0.001, 3 * MANY),
+    "shifted": lambda rng: rng.normal(5, 1, 3 * MANY),
+}
+
+
+@pytest.mark.parametrize("law", partly(list(ANOTHER_LAW), every=3))
+def test_values_of_another_law_name_no_generator(law):
+    evidence = evidence_of(ANOTHER_LAW[law](np.random.default_rng(1)))
+    assert evidence.p < 1e-15  # they fulfil relations, in any order
+    assert (evidence.cause, evidence.harm) == ("", "law")
+
+
+def test_an_audit_of_another_law_does_not_say_that_its_noise_can_be_computed():
+    result = audit_sampler(
+        "python:numpy.random:standard_cauchy",
+        claim="gaussian:sigma=1",
+        samples=40_000,
+        seed=1,
+        tests=("congruential", "moments"),
+    )
+    assert all(test.finding for test in result.tests)
+    assert result.cause.startswith("scale ")
+    assert result.remarks == ()
+
+
+@pytest.mark.parametrize("scale", [0.9, 1.1])
+def test_a_generator_is_still_named_where_the_scale_is_wrong_too(scale):
+    evidence = evidence_of(scale * NORMAL(uniforms(*MINSTD)), d=2)
+    assert evidence.p < 1e-60
+    assert evidence.cause == "minstd (multiplier 48271) and the inverse distribution function"
+    assert evidence.harm == ""
+
+
+def test_relations_in_another_order_keep_pairs_and_the_first_half():
+    u = RNG.random(1_024)
+    for step in (1, 2, 16):
+        other = reordered(Sequence("", u, step)).u
+        assert np.array_equal(other[:512], u[:512])
+        width = 1 if step == 1 else 2
+        pairs, others = (x[512:].reshape(-1, step // width, width) for x in (u, other))
+        for place in range(step // width):
+            assert not np.array_equal(pairs[:, place], others[:, place])
+            assert sorted(map(tuple, pairs[:, place])) == sorted(map(tuple, others[:, place]))
 
 
 def test_repeated_or_few_values_and_other_processes_say_nothing():

@@ -211,7 +211,7 @@ def test_noise_that_can_be_computed_is_a_finding_and_says_why():
     result = audited()
     assert result.verdict == "finding"
     assert [t.name for t in result.tests if t.finding] == ["state-recovery"]
-    assert "who has seen some of it" in result.reason
+    assert "whoever sees some of it" in result.reason
     assert "The noise can be computed" in result.remarks[0]
     assert "--allow-predictable" not in result.tests[0].reproduce
 

@@ -6,13 +6,16 @@ generators, subtract-with-borrow, glibc's ``random``, Knuth's ``ran_array``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special
 
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
@@ -38,6 +41,7 @@ from dpaudit_attacks.congruential.relations import (
     predict,
     predict_pairs,
     recurrence,
+    reordered,
 )
 from dpaudit_attacks.congruential.uniforms import (
     Sequence,
@@ -54,6 +58,9 @@ _VALUES_PER_SEARCH = 1 << 11  # so that small audits stay cheap
 _FEW = 4  # searches of the smallest audit
 _DEEPER = 3  # sequences that large moduli are searched in
 _CERTAIN = 1e-12  # a relation whose values are then predicted
+_UNUSUAL = 1e-6  # p-value below which a relation must need the order of the values
+_ERRORS = 4.0  # standard errors that are allowed for the hits in another order
+_REORDERED = 32  # relations that are counted in another order
 _KNOWN = "known generators"
 _PREDICTIONS = ("values", "lags", "states")  # parts whose held-out numbers are values
 _NEEDED = (("values needed", SEARCH.width),)  # once the generator is known
@@ -68,6 +75,20 @@ class _Hypothesis:
     counts: HeldOut
     cause: str = ""
     details: tuple[_Detail, ...] = ()
+    sequence: Sequence | None = None
+    recount: Callable[[Sequence], HeldOut] | None = None
+    """The counts of another sequence; None for states, which follow from one value."""
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether far more held-out numbers are hits than of the same values in another order."""
+        if self.sequence is None or self.recount is None:
+            return True
+        other, chance = self.recount(reordered(self.sequence)), self.counts.chance
+        if other.of:
+            rate = (other.hits + _ERRORS * math.sqrt(other.hits + 1)) / other.of
+            chance = max(chance, min(1.0, rate))
+        return float(scipy.special.bdtrc(self.counts.hits - 1, self.counts.of, chance)) < _UNUSUAL
 
 
 class Congruential:
@@ -94,6 +115,11 @@ class Congruential:
     probability at most w + |c_i|·2^-16 for each of its c_i. The number of held-out windows that
     do is at most binomial: exact at any sample size. Bonferroni over all hypotheses, whether they
     were tried or not.
+
+    Values of another law fulfil relations in any order: those far beyond the claimed law all have
+    uniforms near 0, 1 or 1/2. Then p still counts against the claim, but a relation is named, and
+    the noise called predictable, only if it has far more hits than the same values (of pairs: the
+    same pairs) in another order.
 
     Not claimed: generators whose output is permuted, shuffled or decimated (PCG, ranlux), products
     at a distance, transforms that reject by other rules (ziggurat), linear ones over bits.
@@ -142,11 +168,22 @@ class Congruential:
         for one in hypotheses:
             by_part.setdefault(one.part, []).append(one.counts.p)
         parts = {part: bonferroni(ps) for part, ps in by_part.items()}
-        best = min(hypotheses, key=_rank)
+        first, *others = sorted(hypotheses, key=_rank)
+        best: _Hypothesis | None = first
         effect = f"no recurrence fits: {len(hypotheses):,} hypotheses"
         details: dict[str, Any] = {"hypotheses": len(hypotheses)}
-        cause = ""
-        if best.counts.p < _CERTAIN:
+        cause = harm = ""
+        if first.counts.p < _UNUSUAL and not first.needs_order:
+            certain = [one for one in others if one.counts.p < _CERTAIN]
+            certain.sort(key=lambda one: -one.counts.hits / one.counts.of)
+            best = next((one for one in certain[:_REORDERED] if one.needs_order), None)
+        if best is None:
+            harm = "law"
+            effect = (
+                "no generator: these values fulfil linear relations in any order, "
+                "which values of the claimed law do not"
+            )
+        elif best.counts.p < _CERTAIN:
             cause = best.cause.partition(": ")[0]
             effect = f"{best.cause}: {best.counts.text} {_HELD_OUT[best.part]}"
             key = "predicted" if best.part in _PREDICTIONS else "windows"
@@ -154,11 +191,12 @@ class Congruential:
             details |= {key: counts, "chance": best.counts.chance, **dict(best.details)}
         return Evidence(
             p=bonferroni([one.counts.p for one in hypotheses]),
-            statistic=best.counts.hits / max(best.counts.of, 1),
+            statistic=first.counts.hits / max(first.counts.of, 1),
             effect=effect,
             parts=parts,
             cause=cause,
             cause_rank=3,
+            harm=harm,
             blind_spots=(_BLIND,),
             details=details,
         )
@@ -182,7 +220,8 @@ def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterato
     )
     vector = relations.testable()
     coefficients = ("coefficients", vector.tolist())
-    yield _Hypothesis("planes", constancy(sequence, vector), cause, (coefficients,))
+    count = partial(constancy, vector=vector)
+    yield _Hypothesis("planes", count(sequence), cause, (coefficients,), sequence, count)
     # beyond it the next window's first uniform is not in this one
     short = sequence.step < search.width
     model = recurrence(relations) if short and relations.hold(sequence) else None
@@ -204,6 +243,8 @@ def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterato
             ("multiplier", str(factors[-1])),
             *(_NEEDED if published else ()),
         ),
+        sequence,
+        partial(predict, sequence, model),
     )
 
 
@@ -236,7 +277,8 @@ def _from_lags(sequence: Sequence) -> Iterator[_Hypothesis]:
         unused -= 1
         cause = f"{one.recurrence}, by {sequence.transform}"
         details = (("lags", list(one.lags)), ("values needed", max(one.lags)))
-        yield _Hypothesis("lags", count_lags(sequence, one), cause, details)
+        count = partial(count_lags, lags=one)
+        yield _Hypothesis("lags", count(sequence), cause, details, sequence, count)
     yield from [_Hypothesis("lags", NOTHING)] * unused
 
 
@@ -246,21 +288,32 @@ def _from_published(sequence: Sequence) -> Iterator[_Hypothesis]:
         return
     for one in published_generators():
         if len(one.vector) >= _COARSE:
-            counts = constancy(sequence, one.vector)
-            yield _Hypothesis(_KNOWN, counts, *_cause(one, sequence))
+            related = partial(constancy, vector=one.vector)
+            counts = related(sequence)
+            yield _Hypothesis(_KNOWN, counts, *_cause(one, sequence), sequence, related)
             model = model_of(one) if counts.p < _CERTAIN else None
-            counts = predict(sequence, model) if model else NOTHING
-            yield _Hypothesis("values", counts, *_cause(one, sequence, *_NEEDED))
+            following = partial(predict, sequence, model) if model else _nothing
+            yield _Hypothesis(
+                "values", following(sequence), *_cause(one, sequence, *_NEEDED), sequence, following
+            )
 
 
 def _from_published_pairs(sequence: Sequence) -> Iterator[_Hypothesis]:
     for one in published_generators():
         if len(one.vector) < _COARSE and abs(one.vector).max() >= SHORTEST:
-            counts = constancy(sequence, one.vector, rise=RISE)
-            yield _Hypothesis(_KNOWN, counts, *_cause(one, sequence))
+            related = partial(constancy, vector=one.vector, rise=RISE)
+            counts = related(sequence)
+            yield _Hypothesis(_KNOWN, counts, *_cause(one, sequence), sequence, related)
             sure = counts.p < _CERTAIN
-            counts = predict_pairs(sequence, one) if sure else NOTHING
-            yield _Hypothesis("values", counts, *_cause(one, sequence, *_NEEDED))
+            following = partial(predict_pairs, generator=one) if sure else _nothing
+            yield _Hypothesis(
+                "values", following(sequence), *_cause(one, sequence, *_NEEDED), sequence, following
+            )
+
+
+def _nothing(sequence: Sequence) -> HeldOut:
+    del sequence
+    return NOTHING
 
 
 def _cause(

@@ -33,6 +33,7 @@ __all__ = [
     "predict",
     "predict_pairs",
     "recurrence",
+    "reordered",
     "use_once",
 ]
 
@@ -183,12 +184,13 @@ def model_of(generator: LinearGenerator) -> Recurrence | None:
     return recurrence(Relations.among(Sequence("", own), search, np.random.default_rng(0)))
 
 
-def predict(sequence: Sequence, model: Recurrence) -> HeldOut:
+def predict(sequence: Sequence, model: Recurrence, counted: Sequence | None = None) -> HeldOut:
     """Predict the second half from its first window, and from the first half.
 
     Both follow the same recurrence from two states, so do their differences, without a constant:
     u_(h+t) = u_t + (the difference at t). The first quarter of it serves to choose the tolerance.
-    For steps below the width.
+    For steps below the width. The predictions are compared with ``counted``, by default with the
+    sequence itself.
     """
     u, step, width = sequence.u, sequence.step, len(model.factors)
     half = _half(sequence)
@@ -201,7 +203,26 @@ def predict(sequence: Sequence, model: Recurrence) -> HeldOut:
     given = u[:half] + np.array([x / model.modulus for x in states])
     errors = _centred(u[half : 2 * half] - given)[width:]
     part = len(errors) // 4
-    return held_out(errors[:part], errors[part:])
+    if counted is None:
+        return held_out(errors[:part], errors[part:])
+    others = _centred(counted.u[half : 2 * half] - given)[width:]
+    return held_out(errors[:part], others[part:])
+
+
+def reordered(sequence: Sequence) -> Sequence:
+    """The same uniforms, those of the second half in another order.
+
+    The two of a pair stay together and at their place in a window, so what is left of a relation
+    comes from the law of single values and pairs.
+    """
+    u, step = sequence.u.copy(), sequence.step
+    width = 2 if step % 2 == 0 else 1
+    start = _half(sequence)
+    half = u[start : start + (len(u) - start) // step * step].reshape(-1, step // width, width)
+    rng = np.random.default_rng(0)
+    for place in range(half.shape[1]):
+        half[:, place] = rng.permutation(half[:, place])
+    return Sequence(sequence.transform, u, step)
 
 
 def _half(sequence: Sequence) -> int:

@@ -1,6 +1,6 @@
 """The black-box tests, one family per file, and the battery that one audit runs.
 
-Each test takes the claim and a stream, sees blocks of values mapped to independent N(0, 1) under
+Each test takes the claim and a stream, reads blocks of values mapped to independent N(0, 1) under
 the claim, and ends with one p-value that is valid for everything the family tried. α is split over
 the families once, by the audit.
 """
@@ -73,7 +73,7 @@ class Battery:
         self._share = alpha / counted
         self._certain_at = CERTAIN * alpha / (LOOKS * counted)
         self._looks_left = LOOKS if fail_fast else 0
-        self._kept: dict[str, Evidence] = {}
+        self._certain_evidence: dict[str, Evidence] = {}
         self.certain = False
         self.complete = set(registry.plugins("tests")) - {SEARCH} <= set(chosen)
         self._look_at = _FIRST_LOOK
@@ -107,12 +107,12 @@ class Battery:
             ends = ending and name not in self.advisory | _SEARCHED
             if name in self.seen_after and not ends:
                 continue
-            seen = test.evidence(alpha=self._share)
-            if seen.p <= self._share:
+            result = test.evidence(alpha=self._share)
+            if result.p <= self._share:
                 self.seen_after.setdefault(name, drawn)
-            if ends and seen.p <= self._certain_at:
+            if ends and result.p <= self._certain_at:
                 self.certain = True
-                self._kept[name] = seen
+                self._certain_evidence[name] = result
 
     def conclude(self, patience: Callable[[bool], float]) -> dict[str, tuple[Test, Evidence]]:
         """The evidence of each test, by name; called once, after the last draw.
@@ -121,17 +121,21 @@ class Battery:
         ``time.monotonic``), where ``certain`` says whether the others are enough for a finding.
         """
         others = [name for name in self._tests if name not in self._searching]
-        heard = {
-            name: self._kept.get(name) or self._tests[name].evidence(alpha=self._share)
+        evidence = {
+            name: self._certain_evidence.get(name) or self._tests[name].evidence(alpha=self._share)
             for name in others
         }
-        certain = any(heard[name].p <= self._share for name in others if name not in self.advisory)
+        certain = any(
+            evidence[name].p <= self._share for name in others if name not in self.advisory
+        )
         if self._searching:
             deadline = patience(certain)
             for test in self._searching.values():
                 test.search(deadline=deadline)
-        heard |= {name: test.evidence(alpha=self._share) for name, test in self._searching.items()}
-        return {name: (test, heard[name]) for name, test in self._tests.items()}
+        evidence |= {
+            name: test.evidence(alpha=self._share) for name, test in self._searching.items()
+        }
+        return {name: (test, evidence[name]) for name, test in self._tests.items()}
 
 
 def detectable_effect(standard_error: float, *, alpha: float, power: float = 0.9) -> float:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
@@ -56,7 +56,7 @@ class Coordinates:
 
     Null, exact for any number n of rows: Σz ~ N(0, n) and Σz² ~ χ²_n, two-sided. Bonferroni over a
     dimension's coordinates first, then over both statistics of all dimensions, so that d = 1 does
-    not pay for d = 4096. Not looked at: dimensions of which one row was drawn, if there are others,
+    not pay for d = 4096. Left out: dimensions of which one row was drawn, if there are others,
     and coordinates beyond the first 2^20 in all.
     """
 
@@ -85,7 +85,7 @@ class Coordinates:
 
     def evidence(self, *, alpha: float) -> Evidence:
         if not self._sums:
-            return nothing("no rows")
+            return no_evidence("no rows")
         several = {d: sums for d, sums in self._sums.items() if sums.rows > 1}
         parts: dict[str, float] = {}
         place: dict[str, tuple[int, int, bool]] = {}

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
@@ -25,7 +25,7 @@ class Correlation:
     """Products of z with z a lag away in draw order (1…32), a row away, and in the call before.
 
     The last are at the same place of the call. The same for |z| less its mean (the first 2^16
-    values of a block), which sees shared magnitudes without shared signs. Null: each sum of N
+    values of a block), which detects shared magnitudes without shared signs. Null: each sum of N
     products of independent variables of unit variance has mean 0 and variance N; taken as normal.
     Different lags are uncorrelated; combined by Bonferroni.
     """
@@ -85,7 +85,7 @@ class Correlation:
             for name, n in self._numbers.items()
         }
         if not parts:
-            return nothing("too few values to correlate")
+            return no_evidence("too few values to correlate")
         worst = min(parts, key=lambda name: parts[name])
         n = max(self._numbers.values())
         blind = BlindSpot(

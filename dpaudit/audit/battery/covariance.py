@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence, two_sided
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -45,7 +45,7 @@ _NARROW = 256  # beyond this d the rows are kept until there are more of them th
 _ROWS = 256  # whose eigenvalues are computed, where rows are kept of d > 1024
 _VALUES = 6 << 20  # used of each d ≤ 32, fewer in proportion up to d = 64: equal time
 _WIDE_VALUES = 1 << 24  # of each larger d
-_HELD = 10 << 20  # values of wide rows kept, over all d: 20 MiB of float16
+_WIDE_ROWS = 10 << 20  # values of wide rows kept, over all d: 20 MiB of float16
 _FARTHEST = 6e4  # float16 holds it
 _STRIP = 512  # columns that are compared with all others at once
 _FEWEST = 32
@@ -74,17 +74,16 @@ def off_diagonal_p(square: float, *, rows: int, columns: int) -> float:
         return 1.0
     if pairs == 1:
         x = min(1.0, square / n)
-        lower = float(scipy.special.betainc(0.5, (n - 1) / 2, x))
-        upper = float(scipy.special.betaincc(0.5, (n - 1) / 2, x))
-        return min(1.0, 2 * min(lower, upper))
+        half = 0.5, (n - 1) / 2
+        return two_sided(scipy.special.betainc(*half, x), scipy.special.betaincc(*half, x))
     second, third = 3 * n / (n + 2), 15 * n * n / ((n + 2) * (n + 4))
     skew = third - 3 * second + 2
     k2 = pairs * (second - 1)
     k3 = pairs * skew + 24 * math.comb(columns, 3) * (n - 1) / (n + 2) ** 2
     shape = 4 * k2**3 / k3**2
     x = max(0.0, shape + (square - pairs) / math.sqrt(k2) * math.sqrt(shape))
-    lower, upper = scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x)
-    return float(min(1.0, 2 * min(lower, upper)) ** _MARGIN)
+    p = two_sided(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x))
+    return float(p**_MARGIN)
 
 
 def _largest_cosine_p(square: float, *, rows: int, columns: int) -> float:
@@ -99,12 +98,12 @@ def _largest_cosine_p(square: float, *, rows: int, columns: int) -> float:
 
 
 @dataclass(slots=True)
-class _Second:
+class _SecondMoments:
     """Second moments of the rows of one d: XᵀX (d, d), or for large d the first rows themselves."""
 
     rows: int = 0
     product: Array | None = None
-    held: list[npt.NDArray[np.float16]] = field(default_factory=list)
+    wide_rows: list[npt.NDArray[np.float16]] = field(default_factory=list)
 
     def multiply(self, x: Array) -> None:
         """Add XᵀX."""
@@ -115,10 +114,10 @@ class _Second:
         else:
             self.product += product
 
-    def multiply_held(self) -> int:
+    def multiply_wide_rows(self) -> int:
         """Replace the rows held by their XᵀX; returns how many values they were."""
-        x = np.concatenate(self.held).astype(np.float64)
-        self.held.clear()
+        x = np.concatenate(self.wide_rows).astype(np.float64)
+        self.wide_rows.clear()
         self.multiply(x)
         return x.size
 
@@ -126,13 +125,13 @@ class _Second:
         """The smaller of XᵀX and XXᵀ, and the numbers of rows and columns of X or Xᵀ behind it."""
         if self.product is not None:
             return self.product, self.rows, len(self.product)
-        x = np.concatenate(self.held)
+        x = np.concatenate(self.wide_rows)
         x = (x if x.shape[1] <= _COLUMNS else x[:_ROWS]).astype(np.float32)
         return (x @ x.T).astype(np.float64), x.shape[1], len(x)
 
     def largest_cosine(self) -> tuple[float, int, int]:
         """Cosine of largest size between two columns of the rows held, and the two."""
-        x = np.concatenate(self.held).astype(np.float32)
+        x = np.concatenate(self.wide_rows).astype(np.float32)
         x /= np.maximum(np.sqrt(np.einsum("ij,ij->j", x, x)), np.float32(_LEAST))
         best, pair = 0.0, (0, 0)
         for start in range(0, x.shape[1], _STRIP):
@@ -152,10 +151,10 @@ class Covariance:
     Null of the eigenvalues (mean 0 and variance 1 are known): exact for every shape, see above;
     in the limit Tracy and Widom's law (Johnstone 2001). Null
     of the correlations' sum: :func:`off_diagonal_p`; of the largest: each squared correlation is
-    exactly Beta(½, (n−1)/2), looked at from 32 rows on. Bonferroni over all. For d ≤ 1024 from XᵀX
+    exactly Beta(½, (n−1)/2), tested from 32 rows on. Bonferroni over all. For d ≤ 1024 from XᵀX
     of the first rows (6·2^20 values for d ≤ 32, 3·2^20 at d = 64, 2^24 of each larger d); the
     smaller XXᵀ where rows are fewer than columns, and the first 256 rows alone where d > 1024. The
-    largest correlation of two columns is looked at there as well, over the 10·2^20 values that are
+    largest correlation of two columns is tested there as well, over the 10·2^20 values that are
     kept of all such d. Rounded to float32 before they are multiplied where d > 64 and kept as
     float16 where rows are kept: an error of 1e-6 of a variance against noise of 1e-2.
 
@@ -170,14 +169,14 @@ class Covariance:
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream
-        self._moments: dict[int, _Second] = {}
-        self._room = _HELD
+        self._moments: dict[int, _SecondMoments] = {}
+        self._room = _WIDE_ROWS
 
     def update(self, block: Block) -> None:
         n, d = block.z.shape
         if d == 1:
             return
-        moments = self._moments.setdefault(d, _Second())
+        moments = self._moments.setdefault(d, _SecondMoments())
         if d <= _COLUMNS:
             most = _VALUES // max(d, d * d // 32) if d <= 64 else _WIDE_VALUES // d
             n = min(n, most - moments.rows)
@@ -189,27 +188,27 @@ class Covariance:
         moments.multiply(block.z[:n])
         moments.rows += n
 
-    def _hold(self, moments: _Second, z: Array) -> None:
+    def _hold(self, moments: _SecondMoments, z: Array) -> None:
         d = z.shape[1]
         z = z[: self._room // d]
         if not len(z):
             return
         self._room -= z.size
-        moments.held.append(np.clip(z, -_FARTHEST, _FARTHEST).astype(np.float16))
+        moments.wide_rows.append(np.clip(z, -_FARTHEST, _FARTHEST).astype(np.float16))
         moments.rows += len(z)
         if d < moments.rows and d <= _COLUMNS:
-            self._room += moments.multiply_held()
+            self._room += moments.multiply_wide_rows()
 
     def evidence(self, *, alpha: float) -> Evidence:
         looks = {d: _look(d, second) for d, second in self._moments.items() if second.rows > 1}
         parts = {f"d={d}, {name}": p for d, look in looks.items() for name, p in look.parts.items()}
         if not parts:
-            return nothing("one value or one row per dimension: no covariance", statistic=1.0)
+            return no_evidence("one value or one row per dimension: no covariance", statistic=1.0)
         worst = min(parts, key=lambda name: parts[name])
         d = int(worst[2 : worst.index(",")])
         look = looks[d]
         # XXᵀ of rows that are kept: they were turned round
-        rows = look.columns if self._moments[d].held else look.rows
+        rows = look.columns if self._moments[d].wide_rows else look.rows
         along = (
             f"{rows:,} rows, variances along eigenvectors {look.low / rows:.4f} to "
             f"{look.high / rows:.4f} × claimed"
@@ -256,7 +255,7 @@ class _Look:
     directions: Mapping[str, list[float]]
 
 
-def _look(d: int, second: _Second) -> _Look:
+def _look(d: int, second: _SecondMoments) -> _Look:
     gram, rows, columns = second.gram()
     values, vectors = np.linalg.eigh(gram)
     kept = min(rows, columns)
@@ -272,7 +271,7 @@ def _look(d: int, second: _Second) -> _Look:
         "one pair": _largest_cosine_p(float(cosine.max()), **shape),
     }
     pair, directions = "", {}
-    if second.held and second.rows >= _FEWEST:
+    if second.wide_rows and second.rows >= _FEWEST:
         r, i, j = second.largest_cosine()
         parts["one pair of columns"] = _largest_cosine_p(r * r, rows=second.rows, columns=d)
         pair = f"columns {i} and {j}, correlation {r:+.3f} in {second.rows:,} rows"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
@@ -24,6 +24,7 @@ _INSIDE = slice(6 * 1024, 10 * 1024)  # cells of |z| < 2
 _BEYOND = float(2 * scipy.special.ndtr(-2.0))
 
 Array = npt.NDArray[np.float64]
+_Segment = tuple[int, float, float, int]  # values, Σz, Σz², beyond 2
 
 
 class Drift:
@@ -45,7 +46,7 @@ class Drift:
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim
         self._stream = stream
-        self._segments: list[tuple[int, float, float, int]] = []  # values, Σz, Σz², beyond 2
+        self._segments: list[_Segment] = []
         self._merged = 1  # blocks in a full segment
         self._blocks = 0
 
@@ -58,19 +59,19 @@ class Drift:
             len(z) - int(block.cells[_INSIDE].sum()),
         )
         if self._blocks % self._merged:
-            self._segments[-1] = _joined(self._segments[-1], new)
+            self._segments[-1] = _join(self._segments[-1], new)
         else:
             self._segments.append(new)
         self._blocks += 1
         if len(self._segments) > _MOST:
             odd = [*self._segments[1::2], (0, 0.0, 0.0, 0)]
             pairs = zip(self._segments[::2], odd, strict=False)
-            self._segments = [_joined(a, b) for a, b in pairs]
+            self._segments = [_join(a, b) for a, b in pairs]
             self._merged *= 2
 
     def evidence(self, *, alpha: float) -> Evidence:
         if len(self._segments) < _LEAST:
-            return nothing("too few blocks to see a drift")
+            return no_evidence("too few blocks to see a drift")
         n, sums, squares, beyond = map(np.array, zip(*self._segments, strict=True))
         spread = self._stream.numpy().random(len(n))
         root = np.sqrt(n)
@@ -120,9 +121,7 @@ class Drift:
         )
 
 
-def _joined(
-    a: tuple[int, float, float, int], b: tuple[int, float, float, int]
-) -> tuple[int, float, float, int]:
+def _join(a: _Segment, b: _Segment) -> _Segment:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]
 
 

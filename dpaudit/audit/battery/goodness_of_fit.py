@@ -37,7 +37,7 @@ class GoodnessOfFit:
     about equal probability, the outer ones split at 10^-3 … 10^-6 where 10 values are expected, and
     uses its asymptotic law. Each of the 8 smooth components (Legendre polynomials of Φ(z), Neyman
     1937) is a sum of bounded variables with exactly known variance, taken as normal. Each single
-    cell's count is exactly binomial: that sees gaps and atoms.
+    cell's count is exactly binomial: it detects gaps and atoms.
     """
 
     looks_at = "the whole distribution of single values"
@@ -56,18 +56,18 @@ class GoodnessOfFit:
         upto = np.cumsum(cell_probabilities())[:-1]
         d, p_ks = kolmogorov_p(self._counts, upto)
         parts = {"Kolmogorov-Smirnov": p_ks}
-        says = {"Kolmogorov-Smirnov": self._below(n, upto)}
+        effects = {"Kolmogorov-Smirnov": self._below(n, upto)}
         if n >= 100:
             parts["Anderson-Darling"] = self._anderson_darling(n, upto)
-            says["Anderson-Darling"] = says["Kolmogorov-Smirnov"]
+            effects["Anderson-Darling"] = effects["Kolmogorov-Smirnov"]
             components = _smooth() @ self._counts / math.sqrt(n)
             parts["smooth"] = bonferroni(normal_two_sided(components).tolist())
             order = int(np.argmax(np.abs(components)))
             off = f"{components[order]:+.1f} standard errors"
-            says["smooth"] = f"component {order + 1} ({_LIKE[order]}) off by {off}"
+            effects["smooth"] = f"component {order + 1} ({_LIKE[order]}) off by {off}"
         if n >= _EXPECTED * _GROUPS:
-            parts["chi-square"], says["chi-square"] = self._chi_square(n)
-        parts["single cells"], says["single cells"] = _single_cells(self._counts, n)
+            parts["chi-square"], effects["chi-square"] = self._chi_square(n)
+        parts["single cells"], effects["single cells"] = _single_cells(self._counts, n)
         worst = min(parts, key=lambda name: parts[name])
         # the distance that KS finds at α/5, by Dvoretzky, Kiefer and Wolfowitz
         width = math.sqrt(-math.log(alpha / 10) / 2 / n)
@@ -82,7 +82,7 @@ class GoodnessOfFit:
             p=bonferroni(list(parts.values())),
             statistic=d,
             effect=f"largest distance of distribution functions {d:.2e}"
-            + (f"; {worst}: {says[worst]}" if parts[worst] < SHOWN else ""),
+            + (f"; {worst}: {effects[worst]}" if parts[worst] < SHOWN else ""),
             parts=parts,
             blind_spots=(blind,),
         )
@@ -117,10 +117,10 @@ class GoodnessOfFit:
         off = (counts - expected) ** 2 / expected
         worst = int(np.argmax(off))
         low, high = [-np.inf, *cell_edges()[edges[1:]], np.inf][worst : worst + 2]
-        says = (
+        effect = (
             f"{counts[worst]:,} values in {low:.4f} … {high:.4f} σ, expected {expected[worst]:,.1f}"
         )
-        return float(scipy.special.chdtrc(len(expected) - 1, float(off.sum()))), says
+        return float(scipy.special.chdtrc(len(expected) - 1, float(off.sum()))), effect
 
 
 def _single_cells(counts: npt.NDArray[np.int64], n: int) -> tuple[float, str]:
@@ -131,8 +131,8 @@ def _single_cells(counts: npt.NDArray[np.int64], n: int) -> tuple[float, str]:
     tail = 2 * np.minimum(lower, upper)
     worst = int(np.argmin(tail))
     low, high = cell_edges()[worst : worst + 2]
-    says = f"{counts[worst]:,} values in [{low:.4f}, {high:.4f}) σ, expected {n * p[worst]:,.1f}"
-    return min(1.0, CELLS * float(tail[worst])), says
+    effect = f"{counts[worst]:,} values in [{low:.4f}, {high:.4f}) σ, expected {n * p[worst]:,.1f}"
+    return min(1.0, CELLS * float(tail[worst])), effect
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.parts import DISCRETE, nothing
+from dpaudit.audit.battery.parts import DISCRETE, no_evidence
 from dpaudit.audit.battery.resolution import (
     FINEST,
     Bulk,
@@ -23,6 +23,7 @@ from dpaudit.audit.battery.resolution import (
     repeats_p,
     significand_bits,
     single_values,
+    strip_edges,
 )
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
@@ -54,7 +55,7 @@ _SINGLE = (23, 24)  # bits of uniforms made as float32
 class Granularity:
     """Duplicates among magnitudes, and among lengths and angles of pairs; lattices; grids.
 
-    For continuous claims only. Looks at all values and the 2,000 largest for duplicates
+    For continuous claims only. Tests all values and the 2,000 largest for duplicates
     (:mod:`~dpaudit.audit.battery.resolution`), and closely at up to 2^17, in stretches of at most
     2^13 at keyed places over the whole run: half from the first half of a call, half from the same
     places of its second half, so that both layouts of Box and Muller's pairs (neighbours; two
@@ -93,7 +94,7 @@ class Granularity:
         self._rng = stream.numpy()
         # (calls, w) of the first halves, and of the second
         self._stretches: list[tuple[Array, Array]] = []
-        self._size = self._seen = 0
+        self._size = self._blocks = 0
         self._stride = 1
         # pairs compared, and equal: 1 apart, 2 apart, a row apart
         self._near, self._equal = [0, 0, 0], [0, 0, 0]
@@ -111,8 +112,8 @@ class Granularity:
             if len(near) > apart:
                 self._near[kind] += len(near) - apart
                 self._equal[kind] += int(np.count_nonzero(near[apart:] == near[:-apart]))
-        self._seen += 1
-        if self._seen % self._stride:
+        self._blocks += 1
+        if self._blocks % self._stride:
             return
         calls = block.values.reshape(block.calls, -1)[: _STRETCH // 2]
         half = calls.shape[1] // 2
@@ -136,9 +137,9 @@ class Granularity:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            return nothing(DISCRETE)
+            return no_evidence(DISCRETE)
         if not self._stretches:
-            return nothing("too few values")
+            return no_evidence("too few values")
         x = np.concatenate([half.ravel() for pair in self._stretches for half in pair])
         looks = self._looks(x)
         worst = min(looks, key=lambda name: looks[name].p)
@@ -153,7 +154,7 @@ class Granularity:
         if looks["lattice"].effect:
             decisive = looks["lattice"]
         elif min(looks["grid"].p, looks[worst].p) >= _CERTAIN:
-            decisive = _Look(1.0, effect=f"finer than {math.floor(finest)} bits wherever looked at")
+            decisive = _Look(1.0, effect=f"finer than {math.floor(finest)} bits in every part")
         else:
             decisive = looks["grid" if looks["grid"].p < _CERTAIN else worst]
         blind = BlindSpot(
@@ -178,7 +179,7 @@ class Granularity:
         )
 
     def _looks(self, x: Array) -> dict[str, _Look]:
-        """All of them, by name; ``x``: the values that are looked at closely."""
+        """All of them, by name; ``x`` are the values of the stretches."""
         claim, ordered = self._claim, np.sort(np.abs(x))
         _, top = self._largest.values()
         precision = Precision.of(np.concatenate([x, top]), claim.scale)
@@ -186,7 +187,7 @@ class Granularity:
         p, bits, distinct = self._bulk.repeats(claim, precision)
         p_top, distinct_top = self._largest.repeats(claim, precision)
         return {
-            "magnitudes": _counted("magnitudes", *_duplicates(ordered, 2.0**_VALUE_BITS)),
+            "magnitudes": _look_at_repeats("magnitudes", *_duplicates(ordered, 2.0**_VALUE_BITS)),
             "equal neighbours": self._equal_neighbours(),
             "strips": _strips(ordered, claim),
             **_equal_pairs(pairs),
@@ -212,7 +213,7 @@ class Granularity:
         ]
         # calls of one value have no neighbours
         bits = [math.log2(pairs / max(equal, 1)) for equal, pairs in near if pairs]
-        return _counted("equal neighbours", bonferroni(tails), min(bits, default=math.inf))
+        return _look_at_repeats("equal neighbours", bonferroni(tails), min(bits, default=math.inf))
 
     def _pairs(self) -> dict[str, tuple[Array, Array]]:
         """First and second values of pairs, in claimed standard deviations, by their layout."""
@@ -236,7 +237,7 @@ class Granularity:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A p-value; bits of resolution, where they are counted; what it says if it decides."""
+    """A p-value and bits of resolution, with the effect and cause if this look decides."""
 
     p: float
     bits: float = math.inf
@@ -249,7 +250,7 @@ def _few_bits(bits: float) -> str:
     return f"noise of {bits:.1f} bits only"
 
 
-def _counted(name: str, p: float, bits: float) -> _Look:
+def _look_at_repeats(name: str, p: float, bits: float) -> _Look:
     return _Look(p, bits, f"about {bits:.1f} effective bits in {name}", _few_bits(bits))
 
 
@@ -274,11 +275,9 @@ def _strips(ordered: Array, claim: Claim) -> _Look:
     Given how many values fall into a strip, they are independent, with atoms of at most 2^-20 over
     its probability.
     """
-    q = np.arange(1, _STRIPS) / _STRIPS
-    edges = scipy.special.ndtri((1 + q) / 2) if claim.family == "gaussian" else -np.log1p(-q)
-    strips = np.split(ordered, np.searchsorted(ordered, edges * claim.scale))
+    strips = np.split(ordered, np.searchsorted(ordered, strip_edges(claim, _STRIPS)))
     p, bits = zip(*(_duplicates(x, 2.0**_VALUE_BITS / _STRIPS) for x in strips), strict=True)
-    return _counted("strips", bonferroni(p), min(bits) + math.log2(_STRIPS))
+    return _look_at_repeats("strips", bonferroni(p), min(bits) + math.log2(_STRIPS))
 
 
 def _equal_pairs(pairs: Mapping[str, tuple[Array, Array]]) -> dict[str, _Look]:
@@ -290,7 +289,7 @@ def _equal_pairs(pairs: Mapping[str, tuple[Array, Array]]) -> dict[str, _Look]:
             (f"angles of {layout}", np.arctan2(b, a)),
         ):
             bins = np.sort(np.floor(x * _DIGITS).astype(np.int64))
-            looks[name] = _counted(name, *_duplicates(bins, 2.0**_PAIR_BITS))
+            looks[name] = _look_at_repeats(name, *_duplicates(bins, 2.0**_PAIR_BITS))
     return looks
 
 
@@ -346,8 +345,8 @@ def _grid(
     for layout, (a, b) in pairs.items():
         for name, sides in lengths_and_angles(a, b, claim, precision).items():
             grids[f"{name} of {layout}"] = on_a_grid(*sides)
-    what = min(grids, key=lambda name: grids[name].p)
-    grid, law = grids[what], grids[what].says(what)
+    quantity = min(grids, key=lambda name: grids[name].p)
+    grid, law = grids[quantity], grids[quantity].describe(quantity)
     return _Look(
         min(1.0, len(grids) * grid.p),
         effect=f"uniforms of {grid.bits} bits: {law}",

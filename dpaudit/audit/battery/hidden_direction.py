@@ -1,6 +1,6 @@
 """Hidden directions in rows: searched on one half of the rows, judged on the other.
 
-Searched are directions and frequencies along which the training rows look least Gaussian.
+The search looks for directions and frequencies along which the training rows are least Gaussian.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, kolmogorov_p
@@ -124,15 +124,15 @@ def climb(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
     """
     u = start.copy()
     size = np.zeros(u.shape[1])
-    best, found = u.copy(), size.copy()
+    best, largest = u.copy(), size.copy()
     for _ in range(steps):
         phase = x @ (2 * math.pi * u).astype(np.float32)
         c, s = np.cos(phase), np.sin(phase)
         gauss = np.exp(-2 * math.pi**2 * np.einsum("ij,ij->j", u, u))
         real, imaginary = c.mean(0) - gauss, s.mean(0)
         size = np.hypot(real, imaginary)
-        better = size > found
-        best[:, better], found[better] = u[:, better], size[better]
+        better = size > largest
+        best[:, better], largest[better] = u[:, better], size[better]
         d_real = -2 * math.pi * (x.T @ s).astype(np.float64) / len(x) + 4 * math.pi**2 * gauss * u
         d_imaginary = 2 * math.pi * (x.T @ c).astype(np.float64) / len(x)
         move = (
@@ -141,7 +141,7 @@ def climb(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
             / (4 * math.pi**2)
         )
         u = u + move * np.minimum(1.0, 0.25 / np.maximum(np.linalg.norm(move, axis=0), 1e-12))
-    return best, found
+    return best, largest
 
 
 _COLUMNS = 64
@@ -165,7 +165,7 @@ _FOURTH = 3 / 8 * (35 * _MIDDLE**4 - 30 * _MIDDLE**2 + 3)  # Legendre's P₄ on 
 def fourth_order_p(counts: npt.NDArray[np.int64]) -> float:
     """Neyman's smooth test of order 4 of ``counts`` in 4096 equal cells of (0, 1).
 
-    It sees laws that are flat-topped, peaked or two-humped.
+    It detects laws that are flat-topped, peaked or bimodal.
 
     Chernoff's bound at s = the observed mean t, P(mean ≥ t) ≤ exp(−n(st − log E exp(s·P₄))), for
     either sign.
@@ -287,7 +287,7 @@ class HiddenDirection:
                 most_unusual[name] = min(alike, key=lambda v: v.p)
                 rows[name] = halves.judged
         if not parts:
-            return nothing("too few rows of up to 64 values to search")
+            return no_evidence("too few rows of up to 64 values to search")
         worst = min(parts, key=lambda name: parts[name])
         view, n = most_unusual[worst], rows[worst]
         p = bonferroni(list(parts.values()))
@@ -295,7 +295,7 @@ class HiddenDirection:
         d = max(self._halves, key=lambda d: self._halves[d].judged * d)
         n_judged = self._halves[d].judged
         share = alpha / (len(parts) * _EACH)
-        shown = {"direction": view.direction, "frequency": view.frequency}
+        recovered = {"direction": view.direction, "frequency": view.frequency}
         return Evidence(
             p=p,
             statistic=view.statistic,
@@ -310,7 +310,7 @@ class HiddenDirection:
                 method="exact for Gaussian projections, Bonferroni over candidates",
             ),
             unit="× the claimed variance, along that direction",
-            details=shown if p < _SHOWN else {},
+            details=recovered if p < _SHOWN else {},
         )
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -138,7 +138,7 @@ class Kernel:
                 parts[name] = float(scipy.special.chdtrc(degrees, square))
                 excess[name] = square / degrees, f.vectors
         if not parts:
-            return nothing("too few values to compare", statistic=1.0)
+            return no_evidence("too few values to compare", statistic=1.0)
         worst = min(parts, key=lambda name: parts[name])
         ratio, vectors = excess[worst]
         most = max(f.vectors for f in self._features.values())
@@ -149,7 +149,7 @@ class Kernel:
             size=size * (2 * _FREQUENCIES) ** 0.25,
             unit="standard deviations of the features' means, together",
             says="dependence within 8 consecutive values that moves the features less than this, "
-            "and what lies farther apart or between the blocks that were looked at",
+            "and dependence farther apart or between the blocks that were used",
         )
         return Evidence(
             p=bonferroni(list(parts.values())),

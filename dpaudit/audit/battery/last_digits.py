@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.parts import DISCRETE, Part, nothing
+from dpaudit.audit.battery.parts import DISCRETE, Part, no_evidence
 from dpaudit.audit.battery.predictable.berlekamp_massey import shortest_recurrence
-from dpaudit.audit.battery.resolution import Precision
+from dpaudit.audit.battery.resolution import Precision, strip_edges
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -40,7 +40,7 @@ _LONGEST_REGISTER = 200
 _REGISTERS = 4  # stretches that are tried
 _CERTAIN = 1e-3  # p-value below which the deciding part is reported
 _ALIKE = 1e-300  # of p-values below this the likeliest cause is reported
-_SIGNS, _SIZES = _DIGITS, _DIGITS + 1  # series beside the digits
+_SIGNS, _SIZES = _DIGITS, _DIGITS + 1  # series in addition to the digits
 
 Array = npt.NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class LastDigits:
 
     For continuous claims only, in up to 2^18 values, in stretches of 2^13 at keyed places of the
     run. The last digits are those of the format that the values show: double, float32, float32
-    times the scale, or a grid. Looked at: how often each sum modulo 2 of the eight is 1, alone and
+    times the scale, or a grid. Parts: how often each sum modulo 2 of the eight is 1, alone and
     with the sign; each digit against each other one, the sign and whether |value| is above its
     median, up to 4,096 places before and after; against the binary digits of five numbers of the
     place (call, place in the call, row, coordinate, place in the run); against the same place of
@@ -112,7 +112,7 @@ class LastDigits:
         self._rng = stream.numpy()
         self._stretches: list[_Stretch] = []
         self._heads: list[tuple[int, Array]] = []
-        self._drawn = self._seen = self._size = 0
+        self._drawn = self._blocks = self._size = 0
         self._stride = 1
 
     def update(self, block: Block) -> None:
@@ -126,8 +126,8 @@ class LastDigits:
         each = len(x) // block.calls
         if block.calls == 1 and len(self._heads) < _HEADS:
             self._heads.append((block.call, x[:_HEAD].copy()))
-        self._seen += 1
-        if self._seen % self._stride or len(x) < _FEWEST:
+        self._blocks += 1
+        if self._blocks % self._stride or len(x) < _FEWEST:
             return
         start = int(self._rng.integers(max(0, len(x) - _STRETCH) + 1))
         part = x[start : start + _STRETCH].copy()
@@ -144,14 +144,14 @@ class LastDigits:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            return nothing(DISCRETE)
+            return no_evidence(DISCRETE)
         if not self._stretches:
-            return nothing("too few values")
+            return no_evidence("too few values")
         x = np.concatenate([s.values for s in self._stretches])
         precision = Precision.of(x, self._claim.scale)
         digits = min(_DIGITS, precision.bits - _LEADING)
         if digits < 1:
-            return nothing(f"not applicable: values have {precision.bits} digits")
+            return no_evidence(f"not applicable: values have {precision.bits} digits")
         last = [precision.last_digits(s.values) for s in self._stretches]
         views = (
             ("place", self._by_place(last, digits)),
@@ -160,12 +160,12 @@ class LastDigits:
             ("call before", self._by_call(precision, digits)),
             ("frequency", self._frequencies(np.concatenate(last), x, digits)),
         )
-        found = {name: min(seen, default=Part(1.0, "")) for name, seen in views}
-        parts = {name: seen.p for name, seen in found.items()}
+        strongest = {name: min(view, default=Part(1.0, "")) for name, view in views}
+        parts = {name: view.p for name, view in strongest.items()}
         worst = min(parts, key=lambda name: max(parts[name], _ALIKE))
         effect = f"nothing in the last {digits} of {precision.bits} digits of {len(x):,} values"
         if parts[worst] < _CERTAIN:
-            effect = found[worst].effect
+            effect = strongest[worst].effect
         details: dict[str, Any] = {"digits": precision.bits, "values": len(x)}
         blind = BlindSpot(
             test="last-digits",
@@ -201,8 +201,8 @@ class LastDigits:
             places = ", ".join(str(j + 1) for j in range(digits) if which >> j & 1)
             p = min(1.0, (4 << digits) * math.exp(-0.5 * len(x) * beyond[which] ** 2))
             odd = (1 - means[which]) / 2
-            says = f"the sum of digits {places} from the end{name} is odd in {odd:.2%}"
-            yield Part(p, f"{says} of {len(x):,} values")
+            effect = f"the sum of digits {places} from the end{name} is odd in {odd:.2%}"
+            yield Part(p, f"{effect} of {len(x):,} values")
 
     def _by_place(self, last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[Part]:
         """Each digit against each binary digit of a place."""
@@ -225,9 +225,9 @@ class LastDigits:
         spread = np.maximum(n - of_places**2 / n, 1e-9)[:, :, None]
         score = centred**2 / spread
         i, k, j = map(int, np.unravel_index(int(np.argmax(score)), score.shape))
-        says = f"{_digit(j)} follows binary digit {k} of {names[i]}"
+        effect = f"{_digit(j)} follows binary digit {k} of {names[i]}"
         p = min(1.0, 2 * score.size * math.exp(-0.5 * float(score[i, k, j])))
-        yield Part(p, f"{says}: {_share(products[i, k, j] / n, n)}")
+        yield Part(p, f"{effect}: {_share(products[i, k, j] / n, n)}")
 
     def _by_call(self, precision: Precision, digits: int) -> Iterator[Part]:
         """Each digit against the same place of the call before."""
@@ -242,8 +242,10 @@ class LastDigits:
         if n:
             beyond = np.abs(total / n - sums[0] * sums[1] / n**2)
             j = int(np.argmax(beyond))
-            says = f"{_digit(j)} is that of the same place of the call before"
-            yield Part(_covariance_p(beyond, n, tries=digits), f"{says}: {_share(total[j] / n, n)}")
+            effect = f"{_digit(j)} is that of the same place of the call before"
+            yield Part(
+                _covariance_p(beyond, n, tries=digits), f"{effect}: {_share(total[j] / n, n)}"
+            )
 
 
 def _signs(last: npt.NDArray[np.uint8], digits: int) -> Array:
@@ -265,9 +267,7 @@ def _order(
     series = [*range(digits), _SIGNS, _SIZES]
     pairs = [(a, b) for a in range(digits) for b in range(len(series)) if b >= a]
     left, right = (np.array(side) for side in zip(*pairs, strict=True))
-    median = claim.scale * (
-        scipy.special.ndtri(0.75) if claim.family == "gaussian" else math.log(2)
-    )
+    median = strip_edges(claim, 2)[0]
     lags = np.arange(-reach, reach + 1)
     totals, terms = np.zeros((len(pairs), len(lags))), np.zeros(len(lags), np.int64)
     sums, count = np.zeros(len(series)), 0
@@ -323,10 +323,12 @@ def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[Part]
             held_out = recurrence.one_ahead(bits[_LEARNED - length :]) == bits[_LEARNED:]
             hits = int(np.count_nonzero(held_out))
             p = float(scipy.special.bdtrc(hits - 1, _PREDICTED, (1 + _ANY_BIAS) / 2))
-            says = f"{_digit(j)} follows from the {length} before it (a shift register): {hits:,} "
+            effect = (
+                f"{_digit(j)} follows from the {length} before it (a shift register): {hits:,} "
+            )
             yield Part(
                 min(1.0, len(long) * digits * p),
-                f"{says}of {_PREDICTED:,} held-out digits predicted",
+                f"{effect}of {_PREDICTED:,} held-out digits predicted",
             )
 
 

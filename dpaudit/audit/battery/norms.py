@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.parts import Part, least, nothing
+from dpaudit.audit.battery.parts import Part, no_evidence, strongest
 from dpaudit.audit.battery.resolution import on_a_grid, repeats_p
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
@@ -56,7 +56,7 @@ class Norms:
         del claim, stream
         self._counts: dict[int, npt.NDArray[np.int64]] = {}
         self._squares: dict[int, list[Array]] = {}
-        self._kept = dict[int, int]()
+        self._rows = dict[int, int]()
 
     def update(self, block: Block) -> None:
         d = block.z.shape[1]
@@ -72,11 +72,11 @@ class Norms:
         self._counts[d] = self._counts[d] + counts if d in self._counts else counts
 
     def _keep(self, d: int, square: Array) -> None:
-        kept = self._kept.get(d, 0)
-        room = min(_KEPT - kept, _ALL_KEPT - sum(self._kept.values()))
+        rows = self._rows.get(d, 0)
+        room = min(_KEPT - rows, _ALL_KEPT - sum(self._rows.values()))
         if room > 0:
             self._squares.setdefault(d, []).append(square[:room].copy())
-            self._kept[d] = kept + len(square[:room])
+            self._rows[d] = rows + len(square[:room])
 
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
@@ -86,12 +86,12 @@ class Norms:
             if counts.sum() >= _FEWEST_ROWS
         }
         if not law:
-            return nothing("too few vectors")
+            return no_evidence("too few vectors")
         worst = min(law, key=lambda d: law[d][1])
         distance, rows = law[worst][0], int(self._counts[worst].sum())
         squares = {d: np.concatenate(self._squares[d]) for d in law if d in self._squares}
-        alike, alike_says = least(sorted(_equal(x, d) for d, x in squares.items()))
-        grid, grid_says = least(sorted(_on_grids(x, d) for d, x in squares.items()))
+        alike, alike_says = strongest(sorted(_equal(x, d) for d, x in squares.items()))
+        grid, grid_says = strongest(sorted(_on_grids(x, d) for d, x in squares.items()))
         effect = (
             f"largest distance of distribution functions {distance:.2e} "
             f"over {rows:,} vectors of {worst}"
@@ -116,9 +116,9 @@ def _equal(square: Array, d: int) -> Part:
     """A p-value of equal lengths, and how many there are."""
     ordered = np.sort(np.floor(np.log(np.maximum(square, 1e-300)) / _ROUNDED))
     repeats = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
-    says = f"{repeats:,} of {len(square):,} lengths of vectors of {d} occurred before"
+    effect = f"{repeats:,} of {len(square):,} lengths of vectors of {d} occurred before"
     atom = _FINE + 0.3 * math.sqrt(d) * _ROUNDED
-    return Part(repeats_p(repeats, len(square), 1 / atom), says)
+    return Part(repeats_p(repeats, len(square), 1 / atom), effect)
 
 
 def _on_grids(square: Array, d: int) -> Part:
@@ -132,5 +132,7 @@ def _on_grids(square: Array, d: int) -> Part:
         "P(length < |z|)": on_a_grid(scipy.special.chdtr(d, square[below]), blur[below]),
         "P(length > |z|)": on_a_grid(scipy.special.chdtrc(d, square[~below]), blur[~below]),
     }
-    says = f"for vectors of {d}"
-    return least(sorted(Part(g.p, f"{g.says(what)}, {says}") for what, g in grids.items()))
+    vectors = f"for vectors of {d}"
+    return strongest(
+        sorted(Part(g.p, f"{g.describe(name)}, {vectors}") for name, g in grids.items())
+    )

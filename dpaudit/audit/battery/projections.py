@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.audit.block import REACH
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
@@ -81,7 +81,7 @@ class Projections:
                     [chi_square_two_sided(square, rows), kolmogorov_p(counts[j], upto)[1]]
                 )
         if not parts:
-            return nothing("one value per call: nothing to project", statistic=1.0)
+            return no_evidence("one value per call: nothing to project", statistic=1.0)
         worst = min(parts, key=lambda name: parts[name])
         rows = max(self._rows.values())
         d = max(self._rows, key=lambda d: self._rows[d])

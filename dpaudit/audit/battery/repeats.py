@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -20,7 +20,7 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["Forks", "Repeat", "Repeats", "WindowTable", "poisson_tail"]
 
 _WINDOW_BITS = 96.0  # least collision entropy of a long window
-_LEAST_BITS = 32.0  # shorter calls are not looked at one by one
+_LEAST_BITS = 32.0  # shorter calls are not hashed one by one
 _REAL_BITS = 12.0  # collision entropy of one |value| of the coarsest real law that is honest here
 _HASH_BITS = 62.0
 _LONGEST = 4096
@@ -72,9 +72,9 @@ class _Law:
         mass[1:] *= 2
         mass /= mass.sum()
         length = min(_LONGEST, math.ceil(_WINDOW_BITS / max(-math.log2(mass.max()), 1e-3)))
-        wanted = min(1 / _ANCHORS, 1 / (8 * length))
-        first = 1 + int(np.argmax(mass[1:] <= wanted))
-        last = min(len(k) - 1, first + int(np.searchsorted(np.cumsum(mass[first:]), wanted)))
+        rate_limit = min(1 / _ANCHORS, 1 / (8 * length))
+        first = 1 + int(np.argmax(mass[1:] <= rate_limit))
+        last = min(len(k) - 1, first + int(np.searchsorted(np.cumsum(mass[first:]), rate_limit)))
         rate = float(mass[first : last + 1].sum())
         return cls(length, -math.log2(float(mass @ mass)), first - 0.5, last + 0.5, rate)
 
@@ -105,7 +105,7 @@ class WindowTable:
         self._key, self._call_key, self._mask = keys[:-2] | np.uint64(1), keys[-2], keys[-1]
         self._hashes: list[Hashes] = []
         self._places: list[Hashes] = []
-        self._kept = self._dropped = 0
+        self._size = self._dropped = 0
         self._modulus = 1
         # how many of each length were seen; whole calls have negative lengths
         self.windows: dict[int, int] = {}
@@ -131,13 +131,13 @@ class WindowTable:
         return math.log(10) / self._law.rate + self.length if self._law.rate > 0 else None
 
     def _anchors(self, x: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        found = []
+        anchors = []
         for start in range(0, len(x), _CHUNK):
             size = np.abs(x[start : start + _CHUNK])
             here = np.flatnonzero((size >= self._law.low) & (size < self._law.high))
             # a sampler that returns hardly anything else must not cost more
-            found.append(here[: max(1, len(size) // (4 * self.length))] + start)
-        return np.concatenate(found)
+            anchors.append(here[: max(1, len(size) // (4 * self.length))] + start)
+        return np.concatenate(anchors)
 
     def _take(
         self,
@@ -177,16 +177,16 @@ class WindowTable:
 
     def _keep(self, hashes: Hashes, places: Hashes) -> None:
         if self._modulus > 1:
-            stays = self._chosen(hashes)
-            hashes, places = hashes[stays], places[stays]
+            hashes, places = self._select(hashes, places)
         self._hashes.append(hashes)
         self._places.append(places)
-        self._kept += len(hashes)
-        if self._kept > _TABLE:
+        self._size += len(hashes)
+        if self._size > _TABLE:
             self._thin()
 
-    def _chosen(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        return np.asarray(((hashes ^ self._mask) & np.uint64(self._modulus - 1)) == 0)
+    def _select(self, hashes: Hashes, places: Hashes) -> tuple[Hashes, Hashes]:
+        chosen = ((hashes ^ self._mask) & np.uint64(self._modulus - 1)) == 0
+        return hashes[chosen], places[chosen]
 
     def _thin(self) -> None:
         """Keep two places per hash at most, then halve the hashes until the table is half empty."""
@@ -199,9 +199,8 @@ class WindowTable:
         hashes, places = hashes[~third], places[~third]
         while len(hashes) > _TABLE // 2:
             self._modulus *= 2
-            stays = self._chosen(hashes)
-            hashes, places = hashes[stays], places[stays]
-        self._hashes, self._places, self._kept = [hashes], [places], len(hashes)
+            hashes, places = self._select(hashes, places)
+        self._hashes, self._places, self._size = [hashes], [places], len(hashes)
 
     def expected(self, *, calls: bool) -> float:
         """Upper bound for the expected number of false repeats of one kind in the table."""
@@ -215,7 +214,7 @@ class WindowTable:
 
     def repeats(self, *, calls: bool) -> tuple[int, list[Repeat]]:
         """Number of windows of one kind that repeat an earlier one, and the first 1000 repeats."""
-        if not self._kept:
+        if not self._size:
             return 0, []
         hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
         kind = (places & np.uint64(1)).astype(bool) == calls
@@ -229,8 +228,10 @@ class WindowTable:
         order = np.argsort(hashes, kind="stable")
         hashes, places = hashes[order], places[order]
         again = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
-        found = [Repeat(_unpack(int(places[i - 1])), _unpack(int(places[i]))) for i in again[:1000]]
-        return len(again) + self._dropped, found
+        examples = [
+            Repeat(_unpack(int(places[i - 1])), _unpack(int(places[i]))) for i in again[:1000]
+        ]
+        return len(again) + self._dropped, examples
 
 
 # A place is one word: process + 1 (7 bits), call (32), row within the block's call (24), kind (1).
@@ -280,21 +281,22 @@ class Repeats:
         table = self._table
         total = sum(table.windows.values())
         if not total:
-            return nothing("too few values for one window")
-        parts, found, repeated = {}, list[Repeat](), 0
+            return no_evidence("too few values for one window")
+        parts, examples, repeated = {}, list[Repeat](), 0
         for name, calls in (("whole calls", True), ("runs", False)):
             count, places = table.repeats(calls=calls)
             parts[name] = poisson_tail(count, table.expected(calls=calls))
             repeated += count
-            found += places
+            examples += places
         effect = f"{repeated:,} of {total:,} windows seen before"
         details: dict[str, Any] = {}
         cause = ""
-        if found:
-            shown = next(_across_first(found))
-            details = {"first": dict(shown.first), "again": dict(shown.again), "windows": repeated}
-            cause = _cause(shown, share=repeated / total)
-            effect += f", such as {_place(shown.first)} again in {_place(shown.again)}"
+        if examples:
+            # across processes first: it proves more than a process that repeats itself
+            example = min(examples, key=lambda repeat: not repeat.across_processes)
+            details = _places(example) | {"windows": repeated}
+            cause = _cause(example, share=repeated / total)
+            effect += f", such as {_place(example.first)} again in {_place(example.again)}"
         blind = BlindSpot(
             test="repeats",
             flaw="replayed noise",
@@ -315,8 +317,8 @@ class Repeats:
         )
 
 
-def _cause(shown: Repeat, *, share: float) -> str:
-    first, again = shown.first, shown.again
+def _cause(example: Repeat, *, share: float) -> str:
+    first, again = example.first, example.again
     if first["process"] != again["process"]:
         return "every process is seeded alike"
     if first["row"] == again["row"] == 0 and first["call"] != again["call"]:
@@ -324,10 +326,8 @@ def _cause(shown: Repeat, *, share: float) -> str:
     return "noise repeats earlier noise"
 
 
-def _across_first(found: list[Repeat]) -> Iterator[Repeat]:
-    """Repeats across processes first: they prove more than one process that repeats itself."""
-    yield from (r for r in found if r.across_processes)
-    yield from found
+def _places(repeat: Repeat) -> dict[str, Any]:
+    return {"first": dict(repeat.first), "again": dict(repeat.again)}
 
 
 def _place(where: Mapping[str, int]) -> str:
@@ -376,19 +376,19 @@ class Forks:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if not self._pairs:
-            return nothing("nothing was drawn over a fork")
+            return no_evidence("nothing was drawn over a fork")
         shared, expected = [], 0.0
         for calls in (True, False):
             shared += [r for r in self._table.repeats(calls=calls)[1] if r.across_processes]
             expected += self._table.expected(calls=calls)
         effect = f"{self._pairs} forks, no noise in common"
-        details = {}
+        details: dict[str, Any] = {}
         if shared:
             effect = (
                 f"parent and child share noise ({len(shared):,} windows): state shared over fork; "
                 "reseed in the child, e.g. with os.register_at_fork(after_in_child=…), "
                 "or draw from the operating system"
             )
-            details = {"first": dict(shared[0].first), "again": dict(shared[0].again)}
+            details = _places(shared[0])
         p = poisson_tail(len(shared), expected)
         return Evidence(p=p, statistic=float(len(shared)), effect=effect, details=details)

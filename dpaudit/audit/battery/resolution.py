@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -30,6 +30,7 @@ __all__ = [
     "repeats_p",
     "significand_bits",
     "single_values",
+    "strip_edges",
 ]
 
 _SIGNIFICAND = np.uint64((1 << 52) - 1)
@@ -145,6 +146,13 @@ def survival(claim: Claim, x: float) -> float:
     return math.erfc(z / math.sqrt(2)) if claim.family == "gaussian" else math.exp(-z)
 
 
+def strip_edges(claim: Claim, strips: int) -> Array:
+    """The inner edges (strips − 1,) of strips of |noise| of equal probability under the claim."""
+    q = np.arange(1, strips) / strips
+    edges = scipy.special.ndtri((1 + q) / 2) if claim.family == "gaussian" else -np.log1p(-q)
+    return np.asarray(edges * claim.scale)
+
+
 class Bulk:
     """Every value whose digits at some keyed places are those of a key.
 
@@ -155,8 +163,8 @@ class Bulk:
     def __init__(self, rng: np.random.Generator) -> None:
         self._key = int(rng.integers(0, 1 << 62))
         self._level = 0
-        self.seen = 0
-        self._kept: list[Array] = []
+        self.count = 0
+        self._values: list[Array] = []
         self._before: list[int] = []  # values seen before each piece
         self._size = 0
 
@@ -164,28 +172,28 @@ class Bulk:
         """Take in values, of shape (n,)."""
         if self._size > _OVERFULL:  # few values, often: one full table shows it
             return
-        before = self.seen
-        self.seen += len(x)
-        while self.seen >> self._level > _KEPT:
+        before = self.count
+        self.count += len(x)
+        while self.count >> self._level > _KEPT:
             self._level += 1
             self._thin()
-        mask, wanted = self._mask()
-        found = [
-            part[np.flatnonzero((part.view(np.uint64) & mask) == wanted)]
+        mask, key = self._mask()
+        chosen = [
+            part[np.flatnonzero((part.view(np.uint64) & mask) == key)]
             for part in (x[i : i + _PIECE] for i in range(0, len(x), _PIECE))
         ]
-        self._kept.append(np.abs(np.concatenate(found)) if found else x[:0])
+        self._values.append(np.abs(np.concatenate(chosen)) if chosen else x[:0])
         self._before.append(before)
-        self._size += len(self._kept[-1])
+        self._size += len(self._values[-1])
 
     def _mask(self) -> tuple[np.uint64, np.uint64]:
         mask = ((1 << self._level) - 1) << (_TOP_PLACE - self._level + 1)
         return np.uint64(mask), np.uint64(self._key & mask)
 
     def _thin(self) -> None:
-        mask, wanted = self._mask()
-        self._kept = [part[(part.view(np.uint64) & mask) == wanted] for part in self._kept]
-        self._size = sum(map(len, self._kept))
+        mask, key = self._mask()
+        self._values = [part[(part.view(np.uint64) & mask) == key] for part in self._values]
+        self._size = sum(map(len, self._values))
 
     def repeats(self, claim: Claim, precision: Precision) -> tuple[float, float, str]:
         """A p-value, bits of resolution, and how many values are distinct.
@@ -195,73 +203,65 @@ class Bulk:
         with probability at most K times that: the number of repeats is at most Poisson
         (:func:`poisson_bound`), exactly, whichever values are kept.
         """
-        x = np.concatenate([*self._kept, np.empty(0)])
+        x = np.concatenate([*self._values, np.empty(0)])
         if len(x) < 2:
             return 1.0, math.inf, ""
-        left = [self.seen - before for before in self._before]
-        later = np.repeat(left, list(map(len, self._kept)))
+        following = [self.count - before for before in self._before]
+        later = np.repeat(following, list(map(len, self._values)))
         order = np.argsort(x)
         ordered, later = x[order], later[order]
         again = np.concatenate([[False], ordered[1:] == ordered[:-1]])
-        edges = self._edges(claim)
+        edges = [0.0, *map(float, strip_edges(claim, _STRIPS)), math.inf]
         least = _FINE_SINGLE if precision.bits <= 24 else _FINE
-        found = []
+        tails = []
         for low, high in itertools.pairwise(edges):
             a, b = np.searchsorted(ordered, [low, high])
             count = int(again[a:b].sum())
             atom = max(least, heaviest(claim, precision, low, high))
             if count and (b - a) * atom < 0.5:
                 expected = float(later[a:b].sum()) * atom / (1 - (b - a) * atom)
-                found.append(float(scipy.special.gammainc(count, expected)))
+                tails.append(float(scipy.special.gammainc(count, expected)))
         many = int(again.sum())
         runs = np.diff(np.flatnonzero(np.concatenate([~again, [True]]))).astype(np.float64)
         pairs = float((runs * (runs - 1)).sum()) / 2
         # a value is equal to another with the probability of a kept one to a kept one, by the share
         # that is kept
-        bits = math.log2(len(x) * self.seen / 2 / max(pairs, 1.0))
-        distinct = round(self.seen * (1 - many / len(x)))
-        says = f"about {distinct:,} of {self.seen:,} magnitudes are distinct"
-        return min([1.0, *(_STRIPS * p for p in found)]), bits, says
-
-    @staticmethod
-    def _edges(claim: Claim) -> list[float]:
-        q = np.arange(_STRIPS) / _STRIPS
-        inner = (
-            scipy.special.ndtri((1 + q) / 2) if claim.family == "gaussian" else -np.log1p(-q)
-        ) * claim.scale
-        return [*map(float, inner), math.inf]
+        bits = math.log2(len(x) * self.count / 2 / max(pairs, 1.0))
+        distinct = round(self.count * (1 - many / len(x)))
+        effect = f"about {distinct:,} of {self.count:,} magnitudes are distinct"
+        return min([1.0, *(_STRIPS * p for p in tails)]), bits, effect
 
 
 class Largest:
     """The 2,000 largest magnitudes of all values, or of fewer values one in 50."""
 
     def __init__(self) -> None:
-        self.seen = 0
+        self.count = 0
         self._limit = 0.0
-        self._kept: list[Array] = []
+        self._values: list[Array] = []
         self._size = 0
 
     def add(self, x: Array) -> None:
         """Take in values, of shape (n,)."""
-        self.seen += len(x)
+        self.count += len(x)
         for part in (x[i : i + _PIECE] for i in range(0, len(x), _PIECE)):
             size = np.abs(part)
-            found = size[size > self._limit]
-            if len(found):
-                self._kept.append(found)
-                self._size += len(found)
+            large = size[size > self._limit]
+            if len(large):
+                self._values.append(large)
+                self._size += len(large)
             if self._size > 8 * _MOST:
                 self._shorten()
 
     def _shorten(self) -> None:
-        x = np.concatenate(self._kept)
+        x = np.concatenate(self._values)
         x = x[np.argpartition(x, len(x) - _MOST - 1)[-_MOST - 1 :]]
-        self._kept, self._size, self._limit = [x], len(x), float(x.min())
+        self._values, self._size, self._limit = [x], len(x), float(x.min())
 
     def values(self) -> tuple[float, Array]:
         """The largest magnitude that is not among them, and those above it, in order."""
-        x = np.sort(np.concatenate([*self._kept, np.empty(0)]))
-        many = min(_MOST, self.seen // _SHARE)
+        x = np.sort(np.concatenate([*self._values, np.empty(0)]))
+        many = min(_MOST, self.count // _SHARE)
         if many < 2 or len(x) <= many:
             return math.inf, x[:0]
         limit = float(x[-many - 1])
@@ -281,8 +281,8 @@ class Largest:
         repeats = len(top) - len(np.unique(top))
         if not repeats or len(top) * atom > 0.5:
             return 1.0, ""
-        says = f"{len(top) - repeats:,} of the {len(top):,} largest magnitudes are distinct"
-        return repeats_p(repeats, len(top), 1 / atom), says
+        effect = f"{len(top) - repeats:,} of the {len(top):,} largest magnitudes are distinct"
+        return repeats_p(repeats, len(top), 1 / atom), effect
 
 
 def repeats_p(repeats: int, n: int, atoms: float) -> float:
@@ -319,11 +319,11 @@ class Grid:
     hits: int = 0
     held_out: int = 0
 
-    def says(self, what: str) -> str:
-        """One clause: which multiple of ``what`` is a whole number, and how often."""
+    def describe(self, quantity: str) -> str:
+        """One clause: which multiple of ``quantity`` is a whole number, and how often."""
         offset = "" if min(self.offset, 1 - self.offset) < _NEAR / 2 else f" + {self.offset:.2f}"
         return (
-            f"2^{self.bits} · {what} is a whole number{offset} at {self.hits:,} of "
+            f"2^{self.bits} · {quantity} is a whole number{offset} at {self.hits:,} of "
             f"{self.held_out:,} held-out places"
         )
 
@@ -361,15 +361,9 @@ def on_a_grid(u: Array, blur: Array) -> Grid:
         offset, hit = _away(y)
         hits, n = int(np.count_nonzero(hit)), len(hit)
         p = float(scipy.special.bdtrc(hits - 1, n, 0.5)) if hits else 1.0
-        if p < best.p:  # a grid of 2^-k lies on that of 2^-k-1 too, where it is cut more seldom
+        if p < best.p:  # a grid of 2^-k lies on that of 2^-k-1 too, which keeps fewer values
             best = Grid(p, k, float(offset[0]), hits, n)
-    return Grid(
-        min(1.0, (FINEST - _COARSEST + 1) * best.p),
-        best.bits,
-        best.offset,
-        best.hits,
-        best.held_out,
-    )
+    return replace(best, p=min(1.0, (FINEST - _COARSEST + 1) * best.p))
 
 
 def _away(y: Array) -> tuple[Array, npt.NDArray[np.bool_]]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import scipy
 
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence, two_sided
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
@@ -78,7 +78,7 @@ class Spectrum:
     def evidence(self, *, alpha: float) -> Evidence:
         k = self._stretches
         if not k:
-            return nothing(f"fewer than {_LENGTH:,} values: no spectrum")
+            return no_evidence(f"fewer than {_LENGTH:,} values: no spectrum")
         parts: dict[str, float] = {}
         lines: dict[str, str] = {}
         inner = self._power[:, 1:-1]
@@ -123,5 +123,4 @@ class Spectrum:
 
 
 def _gamma_two_sided(x: float, shape: float) -> float:
-    lower, upper = scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x)
-    return min(1.0, 2 * float(min(lower, upper)))
+    return two_sided(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x))

@@ -59,7 +59,7 @@ class Tails:
         first, thresholds = _thresholds()
         upto = np.cumsum(self._counts)
         parts: dict[str, float] = {}
-        says: dict[str, str] = {}
+        effects: dict[str, str] = {}
         for i, t in zip(first, thresholds, strict=True):
             side = float(scipy.special.ndtr(-t))
             below, above = int(upto[i - 1]), n - int(upto[-i - 1])
@@ -71,7 +71,7 @@ class Tails:
                 ):
                     parts[name] = binomial_two_sided(count, n, share)
                     label = name.replace("sigma", "σ").replace("-", "−")
-                    says[name] = f"{label}: {count:,}, expected {n * share:,.4g}"
+                    effects[name] = f"{label}: {count:,}, expected {n * share:,.4g}"
         for name, most, sign, sides in (
             ("largest |z|", max(self._largest, -self._smallest), 1, 2),
             ("largest z", self._largest, 1, 1),
@@ -79,7 +79,7 @@ class Tails:
         ):
             parts[name] = _extreme_p(most, n, sides=sides)
             median = sign * _median_extreme(n, sides=sides)
-            says[name] = f"{name} {sign * most:.2f}, expected about {median:.2f}"
+            effects[name] = f"{name} {sign * most:.2f}, expected about {median:.2f}"
         worst = min(parts, key=lambda name: parts[name])
         # the probability of an absent tail that would be missed
         cut = -math.log(alpha / (2 * len(parts))) / n
@@ -87,7 +87,7 @@ class Tails:
             p=bonferroni(list(parts.values())),
             statistic=max(self._largest, -self._smallest),
             effect=f"z from {self._smallest:.2f} to {self._largest:.2f} in {n:,} values"
-            + (f"; {says[worst]}" if parts[worst] < SHOWN else ""),
+            + (f"; {effects[worst]}" if parts[worst] < SHOWN else ""),
             parts=parts,
             blind_spots=(
                 BlindSpot(

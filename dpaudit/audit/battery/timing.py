@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import normal_two_sided
@@ -55,13 +55,13 @@ class Timing:
 
     def evidence(self, *, alpha: float) -> Evidence:
         if self._calls < _LEAST:
-            return nothing("too few timed short calls")
+            return no_evidence("too few timed short calls")
         r, error = self._sum / self._weight, 1 / math.sqrt(self._weight)
         low, high = max(-1.0, r - 1.96 * error), min(1.0, r + 1.96 * error)
         p = float(normal_two_sided(r / error))
-        says = "no order seen"
+        order = "no dependence"
         if p < 1e-3:
-            says = f"calls with larger noise take {'longer' if r > 0 else 'less time'}"
+            order = f"calls with larger noise take {'longer' if r > 0 else 'less time'}"
         blind = BlindSpot(
             test="timing",
             flaw="time that depends on the noise",
@@ -72,7 +72,7 @@ class Timing:
         return Evidence(
             p=p,
             statistic=r,
-            effect=f"{says}: rank correlation {r:+.4f} [{low:+.4f}, {high:+.4f}] "
+            effect=f"{order}: rank correlation {r:+.4f} [{low:+.4f}, {high:+.4f}] "
             f"over {self._calls:,} calls",
             blind_spots=(blind,),
             interval=Interval(

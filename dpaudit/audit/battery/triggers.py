@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery.drift import chi_square_score
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
@@ -113,7 +113,7 @@ class Triggers:
     """Sums of z and z² by call, by call number modulo k, by dimension and by place within the call.
 
     Null, exact: Σz ~ N(0, n), Σz² ~ χ²_n and, independent of Σz, Σ(z − z̄)² ~ χ²_(n−1), for every
-    group that is chosen without a look at the noise. Looked at: each call by itself (a constant
+    group that is chosen without a look at the noise. Parts: each call by itself (a constant
     answer has no spread within it); how much the means of calls vary, and the mean squares of long
     ones (Σ of their squared normal scores is χ², two-sided: balanced calls vary too little), apart
     for calls above 256 and above 2^14 values; the residue classes of the call's number modulo
@@ -178,7 +178,7 @@ class Triggers:
 
     def evidence(self, *, alpha: float) -> Evidence:
         if not self._dims:
-            return nothing("no values")
+            return no_evidence("no values")
         parts: dict[str, float] = {}
         effects: dict[str, str] = {}
         tried = 4 * sum(e.calls for e in self._extremes.values())
@@ -196,11 +196,11 @@ class Triggers:
         call = int(self._extremes[size].where[which])
         effects["single calls"] = f"call {call} of {size} values: its {unusual[which]}"
         varied = {
-            f"the {what} of {between.calls:,} {kind} vary {ratio:.3g} × as much as chance": p
+            f"the {sums_of} of {between.calls:,} {kind} vary {ratio:.3g} × as much as chance": p
             for kind, between in self._between.items()
-            for what, (p, ratio) in between.p(long=kind != "short calls").items()
+            for sums_of, (p, ratio) in between.p(long=kind != "short calls").items()
         }
-        effects["between calls"] = min(varied, key=lambda says: varied[says])
+        effects["between calls"] = min(varied, key=lambda name: varied[name])
         parts["between calls"] = bonferroni(list(varied.values()))
         for kind, table in self._by_call.items():
             if table[0].any():
@@ -245,9 +245,9 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
     """
     calls = int(np.flatnonzero(table[0])[-1]) + 1
     table = table[:, :calls]
-    least, says, tried = 1.0, f"{kind}: too few for a period", 0
+    least, effect, tried = 1.0, f"{kind}: too few for a period", 0
     for period in (k for k in _PERIODS if 2 * k <= calls):
-        n, total, square = _folded(table, period)
+        n, total, square = _fold(table, period)
         here = n > 0
         tried += 2 * int(here.sum())
         n = np.maximum(n, 1)
@@ -263,11 +263,11 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
                 scale = math.sqrt(square[residue] / n[residue])
                 mean = total[residue] / n[residue]
                 number = f"{kind} of number {(residue + first) % period} modulo {period}"
-                least, says = p, f"{number}: scale {scale:.4f} × claimed, mean {mean:+.3f}"
-    return (min(1.0, tried * least) if tried else 1.0), says
+                least, effect = p, f"{number}: scale {scale:.4f} × claimed, mean {mean:+.3f}"
+    return (min(1.0, tried * least) if tried else 1.0), effect
 
 
-def _folded(table: Array, period: int) -> Array:
+def _fold(table: Array, period: int) -> Array:
     """Sums of ``table`` (3, calls) over columns equal modulo ``period``, shape (3, period)."""
     # adding long rows is many times faster than adding short ones
     wide = period * -(-2048 // period)

@@ -1,4 +1,4 @@
-"""Noise that depends on the value it is made for."""
+"""Noise that depends on the value it is added to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
-from dpaudit.audit.battery.parts import nothing
+from dpaudit.audit.battery.parts import no_evidence, two_sided
 from dpaudit.audit.block import cell_probabilities
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
@@ -45,7 +45,7 @@ class _Group:
 
 
 class ValueDependence:
-    """Compares the noise made for one value with the noise made for all the others.
+    """Compares the noise added to one value with the noise added to all the others.
 
     Null: z is N(0, 1) at every value. For each value, exact: the difference of means is normal with
     known variance, the ratio of mean squares has Snedecor's F law (two-sided). The counts in 64
@@ -81,7 +81,7 @@ class ValueDependence:
     def evidence(self, *, alpha: float) -> Evidence:
         groups = self._groups
         if len(groups) < 2:
-            return nothing("the sampler is not told a value")
+            return no_evidence("the sampler takes no value")
         n = sum(g.n for g in groups.values())
         total = sum(g.total for g in groups.values())
         square = sum(g.square for g in groups.values())
@@ -92,7 +92,9 @@ class ValueDependence:
             parts[f"mean at {value:g}"] = float(normal_two_sided(gap))
             others = (square - g.square) / rest
             ratio = g.square / g.n / others if others > 0 else math.inf
-            parts[f"scale at {value:g}"] = _f_two_sided(ratio, g.n, rest)
+            parts[f"scale at {value:g}"] = two_sided(
+                scipy.special.fdtr(g.n, rest, ratio), scipy.special.fdtrc(g.n, rest, ratio)
+            )
         parts["cells"] = _homogeneity(np.stack([g.counts for g in groups.values()]))
         worst = min(parts, key=lambda name: parts[name])
         odd = min(groups, key=lambda v: min(parts[f"mean at {v:g}"], parts[f"scale at {v:g}"]))
@@ -134,11 +136,6 @@ class ValueDependence:
             unit="× the scale at the other values",
             details=details,
         )
-
-
-def _f_two_sided(ratio: float, a: int, b: int) -> float:
-    lower, upper = scipy.special.fdtr(a, b, ratio), scipy.special.fdtrc(a, b, ratio)
-    return min(1.0, 2 * float(min(lower, upper)))
 
 
 def _homogeneity(counts: npt.NDArray[np.int64]) -> float:

@@ -35,7 +35,7 @@ from dpaudit.audit.options import (
 )
 from dpaudit.audit.progress import notebook_bar
 from dpaudit.audit.result import MechanismResult, with_command
-from dpaudit.audit.run import seen_here
+from dpaudit.audit.run import result_in_process
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.options import fields_of, from_keywords, keywords_of, parted, takes, words_of
 from dpaudit.protocols import Mechanism, ProbingAttack, RecordedMechanism
@@ -360,7 +360,9 @@ class _Audit:
         return with_command(result, shlex.join(line))
 
     def _seen_here(self, result: MechanismResult, again: str) -> MechanismResult:
-        return seen_here(result, self.what, again=again, by=self.options.by, unseen=SAME_PROCESS)
+        return result_in_process(
+            result, self.what, again=again, by=self.options.by, unseen=SAME_PROCESS
+        )
 
     def of_scores(self, name: str) -> MechanismResult:
         """Audit recorded scores or counts, which have neither neighbours nor calls."""

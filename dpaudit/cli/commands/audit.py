@@ -71,7 +71,7 @@ def audit(
 
             Claim.parse(claim)
         check_sampler(sampler)
-    from dpaudit.audit.result import nothing_drawn
+    from dpaudit.audit.result import result_without_values
     from dpaudit.audit.run import audit_subject
     from dpaudit.cli.progress import AuditProgress
     from dpaudit.targets.callables import Subject
@@ -92,13 +92,13 @@ def audit(
             ),
             command=command,
             display=AuditProgress("values drawn", _search(options), total=options.samples),
-            nothing=lambda reason, seconds: nothing_drawn(
+            nothing=lambda reason, seconds: result_without_values(
                 sampler,
                 reason,
                 claim=claim or "",
                 options=options,
                 sandbox=policy.reached,
-                what=subject,
+                identity=subject,
                 seconds=seconds,
             ),
             to=to,

@@ -105,7 +105,7 @@ def mechanism(
     from dpaudit.audit.mechanism.one_run_audits import COUNTS, SCORES
     from dpaudit.audit.mechanism.question import question_of
     from dpaudit.audit.mechanism.run import audit_subject
-    from dpaudit.audit.result import nothing_counted
+    from dpaudit.audit.result import result_without_releases
     from dpaudit.cli.progress import AuditProgress
     from dpaudit.targets.callables import Subject
     from dpaudit.targets.identity import identify
@@ -133,14 +133,14 @@ def mechanism(
                 "all releases drawn; learning events and counting them",
                 total=2 * options.samples,
             ),
-            nothing=lambda reason, seconds: nothing_counted(
+            nothing=lambda reason, seconds: result_without_releases(
                 name,
                 reason,
                 claim=claim,
                 attack=attack or "",
                 options=options,
                 sandbox=policy.reached,
-                what=subject,
+                identity=subject,
                 seconds=seconds,
             ),
             to=to,

@@ -99,7 +99,7 @@ def training(
     $ dpaudit training ./mine.py:train --claim-epsilon 3 --claim-delta 1e-5 \
         --canaries 1000
     """
-    from dpaudit.audit.result import nothing_counted, with_command
+    from dpaudit.audit.result import result_without_releases, with_command
     from dpaudit.audit.training.run import Scoring, audit_with
     from dpaudit.cli.progress import AuditProgress
 
@@ -129,7 +129,7 @@ def training(
                 "runs of train", "all runs done; counting guesses", total=options.runs
             ),
             nothing=lambda reason, seconds: dataclasses.replace(
-                nothing_counted(
+                result_without_releases(
                     f"training {target}",
                     reason,
                     claim=claim,

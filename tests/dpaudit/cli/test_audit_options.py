@@ -102,7 +102,7 @@ def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, strea
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("audit python:mine:good", ["claim=None", "does not say what it claims"]),
+        ("audit python:mine:good", ["claim=None", "states no claim"]),
         ("audit gaussian --mitigation rotation", ["behind a mitigation"]),
         (
             "audit snapping:epsilon=2,sensitivity=3",

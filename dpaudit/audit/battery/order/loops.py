@@ -43,23 +43,23 @@ def biased_pairs(shifted, least, first, second):  # type: ignore[no-untyped-def]
 
     They fill ``first`` and ``second``, as far as these go; returns their number.
     """
-    lags, words = shifted.shape
-    base = np.empty(words, np.uint64)
-    half = np.int64(32 * words)
-    found = 0
+    lags, length = shifted.shape
+    base = np.empty(length, np.uint64)
+    half = np.int64(32 * length)
+    count = 0
     for a in range(1, lags - 1):
-        for i in range(words):
+        for i in range(length):
             base[i] = shifted[0, i] ^ shifted[a, i]
         for b in range(a + 1, lags):
             total = np.uint64(0)
-            for i in range(words):
+            for i in range(length):
                 total += _ones(base[i] ^ shifted[b, i])
             if abs(np.int64(total) - half) >= least:
-                if found == len(first):
-                    return found
-                first[found], second[found] = a, b
-                found += 1
-    return found
+                if count == len(first):
+                    return count
+                first[count], second[count] = a, b
+                count += 1
+    return count
 
 
 @jit
@@ -92,12 +92,12 @@ def sums_of_eight(z, sums, squares):  # type: ignore[no-untyped-def]
 @jit
 def events(z, limit, where):  # type: ignore[no-untyped-def]
     """Indices of values beyond ±limit into ``where``, which is as long; returns their number."""
-    found = 0
+    count = 0
     for i in range(len(z)):
         if abs(z[i]) > limit:
-            where[found] = i
-            found += 1
-    return found
+            where[count] = i
+            count += 1
+    return count
 
 
 @jit
@@ -125,18 +125,18 @@ def count_orders(z, counts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _look(above, below, period, found, places):  # type: ignore[no-untyped-def]
+def _look(above, below, period, extremes, places):  # type: ignore[no-untyped-def]
     for i in range(period):
         up, down = above[i], below[i]
         both = up + down
-        if both > found[period, 0]:
-            found[period, 0], places[period, 0] = both, i
-        if both < found[period, 1]:
-            found[period, 1], places[period, 1] = both, i
-        if up > found[period, 2]:
-            found[period, 2], places[period, 2] = up, i
-        if down > found[period, 3]:
-            found[period, 3], places[period, 3] = down, i
+        if both > extremes[period, 0]:
+            extremes[period, 0], places[period, 0] = both, i
+        if both < extremes[period, 1]:
+            extremes[period, 1], places[period, 1] = both, i
+        if up > extremes[period, 2]:
+            extremes[period, 2], places[period, 2] = up, i
+        if down > extremes[period, 3]:
+            extremes[period, 3], places[period, 3] = down, i
 
 
 @jit
@@ -151,7 +151,7 @@ def _advance(quotient, residue, period):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _fold(above, below, longest, found, places):  # type: ignore[no-untyped-def]
+def _fold(above, below, longest, extremes, places):  # type: ignore[no-untyped-def]
     half = longest // 2
     counts = np.zeros((2, longest), np.int32)
     folded = np.zeros((2, half + 1), np.int32)
@@ -163,7 +163,7 @@ def _fold(above, below, longest, found, places):  # type: ignore[no-untyped-def]
             count, at = counts[side], residue.view(np.uint16)
             for i in range(len(at)):
                 count[at[i]] += 1
-        _look(counts[1], counts[0], period, found, places)
+        _look(counts[1], counts[0], period, extremes, places)
         # of each shorter period just one multiple lies in (half, 2·half]
         for times in range(2, period // 2 + 1):
             short = period // times
@@ -174,7 +174,7 @@ def _fold(above, below, longest, found, places):  # type: ignore[no-untyped-def]
                 for start in range(0, period, short):
                     for i in range(short):
                         folded[side, i] += counts[side, start + i]
-            _look(folded[1], folded[0], short, found, places)
+            _look(folded[1], folded[0], short, extremes, places)
 
 
 def fold(
@@ -187,13 +187,13 @@ def fold(
     """
     if any((where >= (longest // 2) ** 2).any() for where in (above, below)):
         raise ValueError(f"longest={longest}: positions must lie below (longest/2)²")
-    found = np.zeros((longest + 1, 4), np.int64)
-    found[:, 1] = len(above) + len(below) + 1
-    places = np.zeros_like(found)
+    extremes = np.zeros((longest + 1, 4), np.int64)
+    extremes[:, 1] = len(above) + len(below) + 1
+    places = np.zeros_like(extremes)
     first = longest // 2 + 1
     sides = [tuple(x.astype(np.int16) for x in np.divmod(where, first)) for where in (above, below)]
-    _fold(sides[0], sides[1], longest, found, places)
-    return found, places
+    _fold(sides[0], sides[1], longest, extremes, places)
+    return extremes, places
 
 
 def use_once() -> None:

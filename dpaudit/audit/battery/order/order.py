@@ -8,7 +8,7 @@ import numpy.typing as npt
 from dpaudit.audit.battery.order.loops import count_orders, count_places
 from dpaudit.audit.battery.order.periods import LONGEST, Harmonics, Periods
 from dpaudit.audit.battery.order.signs import FAR, FarLags, Parities, RowParities, TwoLags
-from dpaudit.audit.battery.parts import Part, least, nothing
+from dpaudit.audit.battery.parts import Part, no_evidence, strongest
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import binomial_two_sided, bonferroni
@@ -19,7 +19,7 @@ __all__ = ["Order", "Ranks"]
 _EIGHT, _THREE = 8, 3
 _GROUPS = ("in draw order", "of an answer")
 _WIDEST = 64
-_ROWS = 1 << 15  # values of an answer whose rows are looked at
+_ROWS = 1 << 15  # values of an answer whose rows are counted
 # by the bits a < b, b < c, a < c
 _ORDERS = {7: "a < b < c", 5: "a < c < b", 3: "b < a < c", 2: "b < c < a", 4: "c < a < b"}
 _ORDERS[0] = "c < b < a"
@@ -72,26 +72,28 @@ class Ranks:
         parts = {}
         for name in _GROUPS:
             for kind, which in enumerate(("largest", "smallest")):
-                says = [f"value {i} of eight {name} is the {which}" for i in range(_EIGHT)]
-                parts[f"{which} of eight {name}"] = _oddest(self._places[name][kind], says)
-            says = [f"three values a, b, c {name} have {order}" for order in _ORDERS.values()]
-            parts[f"orders of three {name}"] = _oddest(self._orders[name][list(_ORDERS)], says)
+                effects = [f"value {i} of eight {name} is the {which}" for i in range(_EIGHT)]
+                parts[f"{which} of eight {name}"] = _oddest(self._places[name][kind], effects)
+            effects = [f"three values a, b, c {name} have {order}" for order in _ORDERS.values()]
+            parts[f"orders of three {name}"] = _oddest(self._orders[name][list(_ORDERS)], effects)
         rows = [
             _oddest(counts[kind], [f"coordinate {i} of {d} is the {which}" for i in range(d)])
             for d, counts in self._rows.items()
             for kind, which in enumerate(("largest", "smallest"))
         ]
-        return parts | ({"extremes of rows": least(rows)} if rows else {})
+        return parts | ({"extremes of rows": strongest(rows)} if rows else {})
 
 
-def _oddest(counts: Counts, says: list[str]) -> Part:
+def _oddest(counts: Counts, effects: list[str]) -> Part:
     """The least likely of equally likely counts."""
     n, cells = int(counts.sum()), len(counts)
     if not n:
         return Part(1.0, "too few values for a rank")
     one = int(np.abs(counts - n / cells).argmax())
     p = min(1.0, cells * binomial_two_sided(int(counts[one]), n, 1 / cells))
-    effect = f"{says[one]} {int(counts[one]):,} times of {n:,}, where {n / cells:,.0f} are expected"
+    effect = (
+        f"{effects[one]} {int(counts[one]):,} times of {n:,}, where {n / cells:,.0f} are expected"
+    )
     return Part(p, effect)
 
 
@@ -141,7 +143,7 @@ class Order:
 
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
-        found: dict[str, Part] = {}
+        looks: dict[str, Part] = {}
         for look in (
             self._periods,
             self._harmonics,
@@ -151,10 +153,10 @@ class Order:
             self._far,
             self._rows,
         ):
-            found |= look.parts()
-        if not found:
-            return nothing("too few values to see an order")
-        parts = {name: part.p for name, part in found.items()}
+            looks |= look.parts()
+        if not looks:
+            return no_evidence("too few values to see an order")
+        parts = {name: part.p for name, part in looks.items()}
         worst = min(parts, key=lambda name: parts[name])
         blind = BlindSpot(
             test="order",
@@ -168,7 +170,7 @@ class Order:
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=float(self._values),
-            effect=found[worst].effect,
+            effect=looks[worst].effect,
             parts=parts,
             blind_spots=(blind,),
             details={"look": worst},

@@ -82,7 +82,7 @@ class Periods:
         longest = int(min(LONGEST, lengths[:, 0].max() // 2, lengths.prod(1).sum() // _EACH_CLASS))
         if longest < _FEWEST or (longest // 2) ** 2 < lengths[:, 0].max():  # see loops.fold
             return Part(1.0, "too few values for a period")
-        found, places = fold(
+        extremes, places = fold(
             np.concatenate(self._above[name]), np.concatenate(self._below[name]), longest=longest
         )
         period = np.arange(2, longest + 1)
@@ -90,7 +90,7 @@ class Periods:
         for length, calls in lengths:
             fewest += calls * (length // period)
             most += calls * -(-length // period)
-        many, few, above, below = found[2:].T.astype(np.float64)
+        many, few, above, below = extremes[2:].T.astype(np.float64)
         tails = np.stack(
             [
                 _at_least(many, most, 2 * _EACH),
@@ -102,10 +102,10 @@ class Periods:
         p = np.minimum(1.0, 4 * period * tails.min(0))
         at = int(p.argmin())
         which = int(tails[:, at].argmin())
-        count, expected = found[at + 2, which], most[at] * _EACH * (2 if which < 2 else 1)
+        count, expected = extremes[at + 2, which], most[at] * _EACH * (2 if which < 2 else 1)
         return Part(
             min(1.0, len(p) * float(p[at])),
-            f"every {period[at]:,}th value {name} (residue {places[at + 2, which]:,}): "
+            f"residue {places[at + 2, which]:,} modulo {period[at]:,} {name}: "
             f"{_NAMES[which]} beyond {_LARGE} σ, {count:,} where {expected:,.0f} are expected",
         )
 
@@ -158,7 +158,7 @@ class Harmonics:
 
     def __init__(self) -> None:
         self._series: list[npt.NDArray[np.float32]] = []
-        self._kept = 0
+        self._size = 0
         self._rest = np.empty(0)
         self._calls = np.zeros((2, _CALL))
         self._counts = np.zeros(_CALL)
@@ -172,7 +172,7 @@ class Harmonics:
                 sums = _sums(one)
                 self._calls[:, : sums.shape[1]] += sums
                 self._counts[: sums.shape[1]] += 1
-        if self._kept >= _SUMS:
+        if self._size >= _SUMS:
             return
         if not len(self._rest) and sums.shape[1] == len(z) // _FOLD:  # one call, in step
             self._append(sums, z)
@@ -187,13 +187,13 @@ class Harmonics:
 
     def _append(self, sums: Array, z: Array) -> None:
         self._series.append(sums.astype(np.float32))
-        self._kept += sums.shape[1]
+        self._size += sums.shape[1]
         self._rest = z[sums.shape[1] * _FOLD :].copy()
 
     def parts(self) -> dict[str, Part]:
         """Lines and combs of either kind and order."""
         parts: dict[str, Part] = {}
-        if self._kept >= _FEWEST_SUMS:
+        if self._size >= _FEWEST_SUMS:
             series = np.concatenate(self._series, axis=1)[:, :_SUMS]
             parts |= _parts(series, "in draw order")
         positions = int((self._counts > 0).sum())
@@ -220,15 +220,15 @@ def _parts(series: npt.NDArray[np.floating], where: str) -> dict[str, Part]:
     return parts
 
 
-def _comb(f: Complex, length: int, what: str) -> Part:
+def _comb(f: Complex, length: int, series: str) -> Part:
     whole = _FOLD / np.arange(2 * _FOLD + 1, LONGEST + 1)
     long = np.arange(_QUARTER * _LEAST_BIN, _QUARTER * length * _FOLD // LONGEST)
     first = np.concatenate([whole * length, long / _QUARTER])  # in bins
     first = first[first >= _LEAST_BIN]
     if not len(first):
-        return Part(1.0, f"{what}: too few for a comb")
+        return Part(1.0, f"{series}: too few for a comb")
     total, number = np.zeros(len(first)), np.zeros(len(first))
-    best, says, tried = 1.0, f"{what}: no comb", 0
+    best, effect, tried = 1.0, f"{series}: no comb", 0
     for multiple in range(1, _ORDERS[-1] + 1):
         inside = multiple * first < len(f) - 1
         total[inside] += _power(f, multiple * first[inside])
@@ -239,11 +239,11 @@ def _comb(f: Complex, length: int, what: str) -> Part:
             at = int(p.argmin())
             if p[at] < best:
                 best = float(p[at])
-                says = (
-                    f"{what} repeat with a period of {_FOLD * length / first[at]:,.6g}: power of "
+                effect = (
+                    f"{series} repeat with a period of {_FOLD * length / first[at]:,.6g}: power of "
                     f"{number[at]:.0f} harmonics {total[at] / number[at]:.2f} × the white level"
                 )
-    return Part(min(1.0, tried * best), says)
+    return Part(min(1.0, tried * best), effect)
 
 
 def _power(f: Complex, at: Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery.order.loops import biased_pairs, ones_of_pairs
-from dpaudit.audit.battery.parts import Part, fair_coins, least
+from dpaudit.audit.battery.parts import Part, fair_coins, strongest
 
 __all__ = ["FAR", "FarLags", "Parities", "RowParities", "TwoLags"]
 
@@ -49,22 +49,24 @@ class Parities:
 
     def update(self, signs: Bits, d: int) -> None:
         """Take in the signs of rows of ``d`` values, shape (n·d,)."""
-        words = np.packbits(signs[: len(signs) // _WINDOW * _WINDOW]).view(">u2").astype(np.uint16)
+        patterns = (
+            np.packbits(signs[: len(signs) // _WINDOW * _WINDOW]).view(">u2").astype(np.uint16)
+        )
         if d % _WINDOW or d > _WIDEST:
-            self._add("neighbours", words)
+            self._add("neighbours", patterns)
             return
-        for i, place in enumerate(words.reshape(-1, d // _WINDOW).T):
+        for i, place in enumerate(patterns.reshape(-1, d // _WINDOW).T):
             self._add(f"coordinates {_WINDOW * i} to {_WINDOW * (i + 1) - 1} of {d}", place)
 
-    def _add(self, name: str, words: npt.NDArray[np.uint16]) -> None:
+    def _add(self, name: str, patterns: npt.NDArray[np.uint16]) -> None:
         waiting = self._waiting.setdefault(name, [])
-        waiting.append(words)
+        waiting.append(patterns)
         if sum(map(len, waiting)) >= _FLUSH:
             self._flush(name)
 
     def _flush(self, name: str) -> None:
-        words = np.concatenate(self._waiting.pop(name, [np.empty(0, np.uint16)]))
-        counts = np.bincount(words, minlength=1 << _WINDOW)
+        patterns = np.concatenate(self._waiting.pop(name, [np.empty(0, np.uint16)]))
+        counts = np.bincount(patterns, minlength=1 << _WINDOW)
         self._tables[name] = self._tables.get(name, 0) + counts
 
     def parts(self) -> dict[str, Part]:
@@ -76,9 +78,9 @@ class Parities:
             return {}
         sums = {name: _walsh(counts) for name, counts in tables.items()}
         together = sum(sums.values(), np.zeros(1 << _WINDOW, np.int64))
-        parts = {"signs of neighbours": _oddest(*_shifted(together), "neighbours")}
+        parts = {"signs of neighbours": _oddest(*_sum_shifts(together), "neighbours")}
         rows = [_oddest(x, np.full(len(x), x[0]), n) for n, x in sums.items() if n != "neighbours"]
-        return parts | ({"signs by place in rows": least(rows)} if rows else {})
+        return parts | ({"signs by place in rows": strongest(rows)} if rows else {})
 
 
 def _walsh(counts: Counts) -> Counts:
@@ -92,7 +94,7 @@ def _walsh(counts: Counts) -> Counts:
     return x
 
 
-def _shifted(total: Counts) -> tuple[Counts, Counts]:
+def _sum_shifts(total: Counts) -> tuple[Counts, Counts]:
     """Sums over all shifts of a set within the window, and their numbers of coins."""
     out, coins = np.zeros_like(total), np.zeros_like(total)
     for shift in range(_WINDOW):
@@ -160,15 +162,20 @@ class TwoLags:
         """One part."""
         if not self._coins:
             return {}
-        totals = self._coins - 2 * self._odd
-        most = int(np.abs(totals).argmax())
-        a, b, total = self._first[most], self._second[most], int(totals[most])
-        p = len(totals) * fair_coins(total, self._coins)
-        effect = (
-            f"the product of the signs at lags 0, {a} and {b} is biased by "
-            f"{abs(total) / self._coins:.4f} over {self._coins:,} places"
-        )
-        return {"signs at two lags": Part(min(1.0, p), effect)}
+        first, second = self._first, self._second
+        return {"signs at two lags": _most_biased(first, second, self._odd, self._coins)}
+
+
+def _most_biased(first: Counts, second: Counts, odd: Counts, coins: int) -> Part:
+    """The least balanced of pairs of lags, of which ``odd`` of ``coins`` products are negative."""
+    totals = coins - 2 * odd
+    most = int(np.abs(totals).argmax())
+    total = int(totals[most])
+    effect = (
+        f"the product of the signs at lags 0, {first[most]:,} and {second[most]:,} is biased "
+        f"by {abs(total) / coins:.4f} over {coins:,} places"
+    )
+    return Part(min(1.0, len(totals) * fair_coins(total, coins)), effect)
 
 
 class FarLags:
@@ -176,7 +183,7 @@ class FarLags:
 
     An eighth of the coins, up to 2^13, chooses the 2 % of the pairs of lags that are least
     balanced there; all others, which use later signs only, judge these. Of fewer than 2^22 values
-    drawn, from one in 64 of them. Null: as for :class:`TwoLags`; which answer is looked at follows
+    drawn, from one in 64 of them. Null: as for :class:`TwoLags`; which answer is used follows
     from its length, and the coins that judge are independent of those that choose. Bonferroni over
     the pairs chosen.
     """
@@ -209,14 +216,7 @@ class FarLags:
         shifted = _shifted_words(self._signs[choosing + FAR :], judging)
         odd = np.zeros(chosen, np.int64)
         ones_of_pairs(shifted, first[:chosen], second[:chosen], odd)
-        most = int(np.abs(judging - 2 * odd).argmax())
-        total = judging - 2 * int(odd[most])
-        effect = (
-            f"the product of the signs at lags 0, {first[most]:,} and {second[most]:,} is biased "
-            f"by {abs(total) / judging:.4f} over {judging:,} places"
-        )
-        p = chosen * fair_coins(total, judging)
-        return {"signs at two far lags": Part(min(1.0, p), effect)}
+        return {"signs at two far lags": _most_biased(first, second, odd, judging)}
 
 
 def _shifted_words(signs: Bits, count: int) -> npt.NDArray[np.uint64]:
@@ -244,11 +244,11 @@ class RowParities:
         n, d = signs.shape
         if not 1 < d <= _MOST_COORDINATES:
             return
-        seen = self._number.get(d, 0)
-        take = min(n, d + _SPARE - seen)
+        rows = self._number.get(d, 0)
+        take = min(n, d + _SPARE - rows)
         if take > 0:
             self._rows.setdefault(d, []).append(signs[:take].copy())
-            self._number[d] = seen + take
+            self._number[d] = rows + take
 
     def parts(self) -> dict[str, Part]:
         """One part, for all d with more rows than coordinates."""
@@ -261,13 +261,13 @@ class RowParities:
             p, effect = 1.0, f"no product of signs is the same in {n:,} rows of {d}"
             if members:
                 p = math.ldexp(1.0, d + 1 - n)
-                shown = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
+                some = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
                 effect = (
-                    f"the product of the signs of {len(members)} of {d} coordinates ({shown}) is "
+                    f"the product of the signs of {len(members)} of {d} coordinates ({some}) is "
                     f"the same in {n:,} of {n:,} rows"
                 )
             parts.append(Part(p, effect))
-        return {"signs of whole rows": least(parts)} if parts else {}
+        return {"signs of whole rows": strongest(parts)} if parts else {}
 
 
 def _relation(rows: Bits) -> list[int]:
@@ -278,14 +278,14 @@ def _relation(rows: Bits) -> list[int]:
     columns[0] <<= 8 * len(packed) - len(rows)
     basis: dict[int, tuple[int, int]] = {}  # by leading bit: a vector and the columns it is made of
     for i, column in enumerate(columns):
-        vector, made = column, 1 << i
+        vector, sources = column, 1 << i
         while vector:
             lead = vector.bit_length()
             if lead not in basis:
-                basis[lead] = vector, made
+                basis[lead] = vector, sources
                 break
             other, more = basis[lead]
-            vector, made = vector ^ other, made ^ more
+            vector, sources = vector ^ other, sources ^ more
         if not vector:
-            return [j - 1 for j in range(1, len(columns)) if made >> j & 1]
+            return [j - 1 for j in range(1, len(columns)) if sources >> j & 1]
     return []

@@ -41,15 +41,15 @@ class Recurrence:
     def following(self, count: int) -> Bits:
         """The next ``count`` bits, shape (count,): each follows from predicted ones."""
         state = self.state
-        found = np.zeros(count, np.uint8)
+        bits = np.zeros(count, np.uint8)
         if not self.length:
-            return found
+            return bits
         top = self.length - 1
         for i in range(count):
             bit = (state & self.taps).bit_count() & 1
-            found[i] = bit
+            bits[i] = bit
             state = state >> 1 | bit << top
-        return found
+        return bits
 
     def one_ahead(self, bits: Bits) -> Bits:
         """Each of ``bits`` (n,) after the first ``length`` as the true ones before it predict it.

@@ -69,12 +69,12 @@ class Stretches:
     @property
     def first(self) -> Array:
         """The first values of the process, shape (m,)."""
-        return _joined(self._first)
+        return _join(self._first)
 
     @property
     def beginning(self) -> Array:
         """The first values of the longest run, or else of all, at most 8,192, shape (m,)."""
-        return _joined(self.run[:1] or self._first)[:_BEGINNING]
+        return _join(self.run[:1] or self._first)[:_BEGINNING]
 
     @property
     def run(self) -> list[Array]:
@@ -85,16 +85,18 @@ class Stretches:
     def heads(self) -> tuple[int, Array]:
         """Values per short call, and the first of each, in order, shape (m,)."""
         (n, d), heads = max(
-            self._heads.items(), key=lambda kept: _size(kept[1]), default=((1, 1), [])
+            self._heads.items(),
+            key=lambda item: _size(item[1]),
+            default=((1, 1), []),
         )
-        return n * d, _joined(heads)
+        return n * d, _join(heads)
 
 
 def _size(parts: list[Array]) -> int:
     return sum(part.size for part in parts)
 
 
-def _joined(parts: list[Array]) -> Array:
+def _join(parts: list[Array]) -> Array:
     return np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
 
 
@@ -119,7 +121,7 @@ _LONG_PAIR = "lengths (above or below the median)"
 class BitStream:
     """One bit of every so many values, or of every so many pairs.
 
-    ``stride``: values drawn per bit. ``long``: looked at as far as it goes.
+    ``stride``: values drawn per bit. ``long``: read to its end.
     """
 
     name: str
@@ -135,16 +137,16 @@ class BitStream:
 
 def bit_streams(stretches: Stretches, claim: Claim) -> Iterator[BitStream]:
     """All streams of what was kept, those of single values first."""
-    read, run = _readers(claim), stretches.run
+    readers, run = _readers(claim), stretches.run
     for view in _views(stretches):
-        for what, reader in read.items():
-            name, long = f"{what} of {view.name}", what in view.long
+        for kind, reader in readers.items():
+            name, long = f"{kind} of {view.name}", kind in view.long
             yield BitStream(name, view.stride, long, reader, (view.values,))
     if claim.family == "gaussian" and run:
         for layout, stride, first, second in _pairs(run, claim.scale):
-            for what, pairs in _PAIRS.items():
-                long = what == _LONG_PAIR and layout == "neighbours"
-                yield BitStream(f"{what} of {layout}", stride, long, pairs, (first, second))
+            for kind, pairs in _PAIRS.items():
+                long = kind == _LONG_PAIR and layout == "neighbours"
+                yield BitStream(f"{kind} of {layout}", stride, long, pairs, (first, second))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def _readers(claim: Claim) -> Mapping[str, _Reader]:
             _LARGE: lambda x: _bits(np.abs(x) > np.median(np.abs(x[: len(x) // 2]))),
         }
     folded = claim.family == "laplace"
-    uniform = _laplace_uniform if folded else _normal_uniform
+    uniform = _laplace_uniform if folded else scipy.special.ndtr
     median = claim.scale * (math.log(2) if folded else _UPPER_QUARTILE)
     readers: dict[str, _Reader] = {
         _SIGN: lambda x: _bits(x < 0),
@@ -214,10 +216,6 @@ def _bits(x: npt.NDArray[np.bool_] | Array) -> Bits:
     return x.astype(np.uint8)
 
 
-def _normal_uniform(z: Array) -> Array:
-    return np.asarray(scipy.special.ndtr(z))
-
-
 def _laplace_size(z: Array) -> Array:
     return np.asarray(np.exp(-np.abs(z)))
 
@@ -238,10 +236,10 @@ def _bit(u: Array, k: int) -> Bits:
 
 def _last_digits(x: Array, *, above: int = 0) -> Bits:
     """A bit of the significands: the last one that is not 0 in all of them, or one ``above``."""
-    words = np.ascontiguousarray(x).view(np.uint64)
-    used = int(np.bitwise_or.reduce(words, initial=0)) & (1 << 52) - 1
+    bits = np.ascontiguousarray(x).view(np.uint64)
+    used = int(np.bitwise_or.reduce(bits, initial=0)) & (1 << 52) - 1
     place = (used & -used).bit_length() - 1 + above if used else 0
-    return np.asarray(words >> np.uint64(place) & np.uint64(1), np.uint8)
+    return np.asarray(bits >> np.uint64(place) & np.uint64(1), np.uint8)
 
 
 def _last_steps(x: Array) -> Bits:

@@ -32,9 +32,9 @@ _AREA = 0.00492867323399  # of each of its 256 layers
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What it says, how many uniforms so many values need, and the magnitudes."""
+    """A name, how many uniforms a number of values needs, and the magnitudes of these."""
 
-    says: str
+    name: str
     needs: Callable[[int], int]
     apply: Callable[[Floats, int], Floats]
 
@@ -58,8 +58,8 @@ def _box_muller(
     radius = np.sqrt(-2 * np.log1p(-size) if mirrored else -2 * np.log(size))
     turned = 2 * np.pi * angle
     both = {"c": np.cos, "s": np.sin}
-    found = np.stack([np.abs(radius * both[o](turned)) for o in outputs], axis=1)
-    return found.reshape(-1, u.shape[1])[:count]
+    magnitudes = np.stack([np.abs(radius * both[o](turned)) for o in outputs], axis=1)
+    return magnitudes.reshape(-1, u.shape[1])[:count]
 
 
 def _polar(u: Floats, count: int, *, second_first: bool) -> Floats:
@@ -230,13 +230,13 @@ def seedings(
             numbers = chosen[0].numbers(seeds, max(s.needs(PREFIX) for s in chosen))
             for seeding in chosen:
                 places = _places(seeding, seeds, numbers, likely)
-                found = np.empty((PREFIX, 0))
+                magnitudes = np.empty((PREFIX, 0))
                 if len(places):
-                    found = seeding.apply(numbers[: seeding.needs(PREFIX), places], PREFIX)
+                    magnitudes = seeding.apply(numbers[: seeding.needs(PREFIX), places], PREFIX)
                 if seeding.exact is not None:
-                    for i in np.flatnonzero(np.isnan(found[-1]) & (seeds[places] < _EXACT)):
-                        found[:, i] = seeding.exact(int(seeds[places[i]]), PREFIX)
-                yield seeding, places, found
+                    for i in np.flatnonzero(np.isnan(magnitudes[-1]) & (seeds[places] < _EXACT)):
+                        magnitudes[:, i] = seeding.exact(int(seeds[places[i]]), PREFIX)
+                yield seeding, places, magnitudes
 
 
 def _places(
@@ -265,11 +265,13 @@ def _groups(family: str) -> tuple[tuple[Seeding, ...], ...]:
         _torch(family),
     ]
     groups = [twister, each("Python's random.seed", generators.by_array, _FIFTY_THREE)]
-    for name, words in _NUMPY.items():
-        own = each(f"numpy.random.{name}", words, _FIFTY_THREE if name == "MT19937" else _LONG)
-        groups.append([*own, *([_zigguratted(name, words)] if family == "gaussian" else [])])
+    for name, generate in _NUMPY.items():
+        own = each(f"numpy.random.{name}", generate, _FIFTY_THREE if name == "MT19937" else _LONG)
+        groups.append([*own, *([_ziggurat(name, generate)] if family == "gaussian" else [])])
     if family == "gaussian":
-        groups.append([Seeding("R's set.seed and rnorm", generators.by_r, _twice, _r_normal, True)])
+        groups.append(
+            [Seeding("R's set.seed and rnorm", generators.by_r, _each_two, _r_normal, True)]
+        )
     groups += [each(name, uniforms, _UNIFORM) for name, uniforms in GENERATORS.items()]
     return tuple(map(tuple, groups))
 
@@ -279,7 +281,7 @@ class _Kind:
     """How many numbers make a uniform, and how."""
 
     each: int
-    made: Callable[[Numbers], Floats]
+    join: Callable[[Numbers], Floats]
 
 
 _UNIFORM = _Kind(1, lambda u: u)
@@ -307,18 +309,18 @@ _ELSEWHERE = ("Box-Muller", _INVERSE, _DIFFERENCE, "a sign and exponential")
 def _seeding(
     name: str, numbers: Callable[[Seeds, int], Numbers], t: Transform, kind: _Kind
 ) -> Seeding:
-    usual = t.says in _USUAL.get(name, _ELSEWHERE)
+    usual = t.name in _USUAL.get(name, _ELSEWHERE)
     return Seeding(
-        f"{name} and {t.says}",
+        f"{name} and {t.name}",
         numbers,
         lambda count: kind.each * t.needs(count),
-        lambda x, count: t.apply(kind.made(x), count),
+        lambda x, count: t.apply(kind.join(x), count),
         usual,
     )
 
 
-def _longs(words: Callable[[Seeds, int], Numbers]) -> Callable[[Numbers], Numbers]:
-    if words is not generators.by_seed_sequence:
+def _longs(generate: Callable[[Seeds, int], Numbers]) -> Callable[[Numbers], Numbers]:
+    if generate is not generators.by_seed_sequence:
         return lambda w: w
     return lambda w: w[::2].astype(np.uint64) << np.uint64(32) | w[1::2]
 
@@ -332,21 +334,17 @@ _NUMPY: dict[str, Callable[[Seeds, int], Numbers]] = {
 }
 
 
-def _zigguratted(name: str, words: Callable[[Seeds, int], Numbers]) -> Seeding:
-    make, longs = getattr(np.random, name), _longs(words)
+def _ziggurat(name: str, generate: Callable[[Seeds, int], Numbers]) -> Seeding:
+    make, longs = getattr(np.random, name), _longs(generate)
     each = 2 if name == "MT19937" else 1
 
     def exact(seed: int, count: int) -> Floats:
         return np.abs(np.random.Generator(make(seed)).standard_normal(count))
 
-    says = f"numpy.random.Generator({name}) and its standard_normal"
+    label = f"numpy.random.Generator({name}) and its standard_normal"
     return Seeding(
-        says, words, lambda count: each * count, lambda w, _: ziggurat(longs(w)), True, exact
+        label, generate, lambda count: each * count, lambda w, _: ziggurat(longs(w)), True, exact
     )
-
-
-def _twice(count: int) -> int:
-    return 2 * count
 
 
 def _r_normal(words: Numbers, count: int) -> Floats:
@@ -358,10 +356,10 @@ def _r_normal(words: Numbers, count: int) -> Floats:
 
 def _torch(family: str) -> Seeding:
     if family == "laplace":
-        says = "torch.manual_seed and torch.distributions.Laplace on the CPU"
-        return Seeding(says, generators.by_genrand, lambda k: k, _torch_laplace, True)
-    says = "torch.manual_seed and torch.randn on the CPU"
-    return Seeding(says, generators.by_genrand, lambda k: 16 * -(-k // 8), _torch_normal, True)
+        name = "torch.manual_seed and torch.distributions.Laplace on the CPU"
+        return Seeding(name, generators.by_genrand, lambda k: k, _torch_laplace, True)
+    name = "torch.manual_seed and torch.randn on the CPU"
+    return Seeding(name, generators.by_genrand, lambda k: 16 * -(-k // 8), _torch_normal, True)
 
 
 def _torch_normal(words: Numbers, count: int) -> Floats:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.predictable.loops import array_states, stepped
+from dpaudit.audit.battery.predictable.loops import array_states, step_states
 from dpaudit.numeric.generators import tempered
 
 __all__ = [
@@ -76,7 +76,7 @@ def state_word(mixed: list[Words], i: int) -> Words:
 
 def pcg64(seeds: Seeds, count: int) -> Longs:
     """The first ``count`` words (count, n) of ``numpy.random.PCG64(seed)``."""
-    state, step = _started(seeds)
+    state, step = _seeded_state(seeds)
     out = np.empty((count, len(seeds)), np.uint64)
     for i in range(count):
         state = _plus(_times(state, _PCG), step)
@@ -87,7 +87,7 @@ def pcg64(seeds: Seeds, count: int) -> Longs:
 
 def pcg64_dxsm(seeds: Seeds, count: int) -> Longs:
     """The same of ``numpy.random.PCG64DXSM(seed)``."""
-    state, step = _started(seeds)
+    state, step = _seeded_state(seeds)
     out = np.empty((count, len(seeds)), np.uint64)
     for i in range(count):
         high, low = state[0], state[1] | np.uint64(1)
@@ -120,11 +120,11 @@ def sfc64(seeds: Seeds, count: int) -> Longs:
     a, b, c = _longs(seeds, 3)
     out = np.empty((count, len(seeds)), np.uint64)
     for i in range(-12, count):
-        found = a + b + np.uint64(i + 13)
+        number = a + b + np.uint64(i + 13)
         a, b = b ^ (b >> np.uint64(11)), c + (c << np.uint64(3))
-        c = (c << np.uint64(24) | c >> np.uint64(40)) + found
+        c = (c << np.uint64(24) | c >> np.uint64(40)) + number
         if i >= 0:
-            out[i] = found
+            out[i] = number
     return out
 
 
@@ -134,7 +134,7 @@ def _longs(seeds: Seeds, count: int) -> list[Longs]:
     return [low | high << np.uint64(32) for low, high in zip(words[::2], words[1::2], strict=True)]
 
 
-def _started(seeds: Seeds) -> tuple[Pair, Pair]:
+def _seeded_state(seeds: Seeds) -> tuple[Pair, Pair]:
     """The state and the increment."""
     a, b, c, d = _longs(seeds, 4)
     step = c << np.uint64(1) | d >> np.uint64(63), d << np.uint64(1) | np.uint64(1)
@@ -173,7 +173,7 @@ def by_genrand(seeds: Seeds, count: int) -> Words:
     So seed ``numpy.random.seed(int)``, ``std::mt19937(seed)`` and ``torch.manual_seed``.
     """
     first = seeds.astype(np.uint32)
-    return _words(lambda wanted: _kept(first, wanted, *_GENRAND), count)
+    return _words(lambda places: _state_words(first, places, *_GENRAND), count)
 
 
 def by_r(seeds: Seeds, count: int) -> Words:
@@ -181,7 +181,7 @@ def by_r(seeds: Seeds, count: int) -> Words:
     first = seeds.astype(np.uint32)
     for _ in range(52):  # 50 to scramble, one for the index, which is then set to 624
         first = first * np.uint32(69069) + np.uint32(1)
-    return _words(lambda wanted: _kept(first, wanted, *_R), count)
+    return _words(lambda places: _state_words(first, places, *_R), count)
 
 
 def by_seed_sequence(seeds: Seeds, count: int) -> Words:
@@ -192,8 +192,8 @@ def by_seed_sequence(seeds: Seeds, count: int) -> Words:
     if count == 1:
         return last
     rest = _words(
-        lambda wanted: np.stack(
-            [state_word(mixed, i) if i else top for i in range(wanted.start, wanted.stop)]
+        lambda places: np.stack(
+            [state_word(mixed, i) if i else top for i in range(places.start, places.stop)]
         ),
         count - 1,
     )
@@ -218,7 +218,7 @@ def by_array(seeds: Seeds, count: int) -> Words:
 def _words(state: Callable[[slice], Words], count: int) -> Words:
     """``state(slice)`` gives those words of the state."""
     if count > _N - _M:
-        return _continued(state(slice(0, _N)), count)
+        return _continue(state(slice(0, _N)), count)
     both = state(slice(0, count + 1)), state(slice(_M, _M + count))
     y = (both[0][:-1] & _UPPER) | (both[0][1:] & _LOWER)
     x = both[1] ^ (y >> np.uint32(1))
@@ -226,27 +226,27 @@ def _words(state: Callable[[slice], Words], count: int) -> Words:
     return tempered(x)
 
 
-def _kept(first: Words, wanted: slice, factor: int, add: int) -> Words:
-    """Words ``wanted`` of states (m, n) whose words follow from each other, and begin with these.
+def _state_words(first: Words, places: slice, factor: int, add: int) -> Words:
+    """Words ``places`` of states (m, n) whose words follow from each other, and begin with these.
 
     ``add`` −1: as ``init_genrand`` does it, where the number of the word is added.
     """
-    out = np.empty((wanted.stop - wanted.start, len(first)), np.uint32)
+    out = np.empty((places.stop - places.start, len(first)), np.uint32)
     mixes = add < 0
-    stepped(first.copy(), np.uint32(factor), np.uint32(max(add, 0)), mixes, wanted.start, out)
+    step_states(first.copy(), np.uint32(factor), np.uint32(max(add, 0)), mixes, places.start, out)
     return out
 
 
 def _array(seeds: Seeds, words: int) -> Words:
     """The state after ``init_by_array`` of keys of so many words."""
     key = [(seeds >> np.uint64(32 * j)).astype(np.uint32) + np.uint32(j) for j in range(words)]
-    start = _kept(np.array([19650218], np.uint32), slice(0, _N), *_GENRAND)[:, 0]
+    start = _state_words(np.array([19650218], np.uint32), slice(0, _N), *_GENRAND)[:, 0]
     state = np.empty((_N, len(seeds)), np.uint32)
     array_states(np.stack(key), np.ascontiguousarray(start), state)
     return state
 
 
-def _continued(state: Words, count: int) -> Words:
+def _continue(state: Words, count: int) -> Words:
     """Any number of words after a whole state (624, n), one seed after the other."""
     out = np.empty((count, state.shape[1]), np.uint32)
     generator = np.random.MT19937(0)
@@ -260,7 +260,7 @@ def _continued(state: Words, count: int) -> Words:
 Floats = npt.NDArray[np.float64]
 Uniforms = Callable[[Seeds, int], Floats]
 
-_48 = np.uint64((1 << 48) - 1)
+_FACTOR = 0x5DEECE66D
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -284,25 +284,20 @@ def _canonical(seeds: Seeds, count: int, *, factor: int) -> Floats:
     return np.asarray((x[::2] + x[1::2] * (2**31 - 2)) / (2.0**31 - 2) ** 2)
 
 
+def _of_48_bits(state: Seeds, count: int) -> Floats:
+    return _congruential(state, count, factor=_FACTOR, add=11, modulus=1 << 48)
+
+
 def _drand48(seeds: Seeds, count: int) -> Floats:
-    state = (seeds & np.uint64(0xFFFFFFFF)) << np.uint64(16) | np.uint64(0x330E)
-    out = np.empty((count, len(seeds)))
-    for i in range(count):
-        state = state * np.uint64(0x5DEECE66D) + np.uint64(11) & _48
-        out[i] = state
-    return out * 2.0**-48
+    return _of_48_bits((seeds & _HALF) << np.uint64(16) | np.uint64(0x330E), count)
 
 
 def java(seeds: Seeds, count: int) -> Floats:
-    """``new java.util.Random(seed).nextDouble()``."""
-    state = (seeds ^ np.uint64(0x5DEECE66D)) & _48
-    out = np.empty((count, len(seeds)))
-    for i in range(count):
-        state = state * np.uint64(0x5DEECE66D) + np.uint64(11) & _48
-        high = state >> np.uint64(22) << np.uint64(27)
-        state = state * np.uint64(0x5DEECE66D) + np.uint64(11) & _48
-        out[i] = high + (state >> np.uint64(21))
-    return out * 2.0**-53
+    """``new java.util.Random(seed).nextDouble()``: 26 and 27 bits of two numbers."""
+    u = _of_48_bits(seeds ^ np.uint64(_FACTOR), 2 * count)
+    return np.asarray(
+        np.floor(u[::2] * 2.0**26) * 2.0**-26 + np.floor(u[1::2] * 2.0**27) * 2.0**-53
+    )
 
 
 def _glibc(seeds: Seeds, count: int) -> Floats:
@@ -343,7 +338,7 @@ def _splitmix_words(seeds: Seeds, count: int) -> list[Seeds]:
     return out
 
 
-def _turned(x: Seeds, by: int) -> Seeds:
+def _rotate(x: Seeds, by: int) -> Seeds:
     return np.asarray(x << np.uint64(by) | x >> np.uint64(64 - by))
 
 
@@ -360,15 +355,15 @@ def _xoshiro(seeds: Seeds, count: int, *, output: str) -> Floats:
     out = np.empty((count, len(seeds)))
     for i in range(count):
         if output == "**":
-            found = _turned(s[1] * np.uint64(5), 7) * np.uint64(9)
+            number = _rotate(s[1] * np.uint64(5), 7) * np.uint64(9)
         else:
-            found = s[0] + s[3]
-            found = found if output == "+" else _turned(found, 23) + s[0]
-        out[i] = _unit(found)
+            number = s[0] + s[3]
+            number = number if output == "+" else _rotate(number, 23) + s[0]
+        out[i] = _unit(number)
         t = s[1] << np.uint64(17)
         s[2], s[3] = s[2] ^ s[0], s[3] ^ s[1]
         s[1], s[0] = s[1] ^ s[2], s[0] ^ s[3]
-        s[2], s[3] = s[2] ^ t, _turned(s[3], 45)
+        s[2], s[3] = s[2] ^ t, _rotate(s[3], 45)
     return out
 
 
@@ -378,7 +373,7 @@ def _xoroshiro(seeds: Seeds, count: int) -> Floats:
     for i in range(count):
         out[i] = _unit(a + b)
         b = b ^ a
-        a, b = _turned(a, 24) ^ b ^ (b << np.uint64(16)), _turned(b, 37)
+        a, b = _rotate(a, 24) ^ b ^ (b << np.uint64(16)), _rotate(b, 37)
     return out
 
 
@@ -395,29 +390,29 @@ def _pcg32(seeds: Seeds, count: int) -> Floats:
     return out * 2.0**-32
 
 
-def _made(function: Callable[..., Floats], **options: object) -> Uniforms:
+def _bind(function: Callable[..., Floats], **options: object) -> Uniforms:
     return lambda seeds, count: function(seeds, count, **options)
 
 
 GENERATORS: dict[str, Uniforms] = {
-    "minstd 16807": _made(_congruential, factor=16807, add=0, modulus=2**31 - 1, low=1),
-    "minstd 48271": _made(_congruential, factor=48271, add=0, modulus=2**31 - 1, low=1),
-    "std::minstd_rand0": _made(_canonical, factor=16807),
-    "std::minstd_rand": _made(_canonical, factor=48271),
-    "the ANSI C rand, 31 bits": _made(_congruential, factor=1103515245, add=12345, modulus=2**31),
-    "RANDU": _made(_congruential, factor=65539, add=0, modulus=2**31),
-    "Numerical Recipes' 32-bit congruential generator": _made(
+    "minstd 16807": _bind(_congruential, factor=16807, add=0, modulus=2**31 - 1, low=1),
+    "minstd 48271": _bind(_congruential, factor=48271, add=0, modulus=2**31 - 1, low=1),
+    "std::minstd_rand0": _bind(_canonical, factor=16807),
+    "std::minstd_rand": _bind(_canonical, factor=48271),
+    "the ANSI C rand, 31 bits": _bind(_congruential, factor=1103515245, add=12345, modulus=2**31),
+    "RANDU": _bind(_congruential, factor=65539, add=0, modulus=2**31),
+    "Numerical Recipes' 32-bit congruential generator": _bind(
         _congruential, factor=1664525, add=1013904223, modulus=2**32
     ),
     "glibc's rand": _glibc,
     "drand48": _drand48,
     "java.util.Random": java,
-    "xorshift32": _made(_xorshift, bits=32, shifts=(13, 17, 5)),
-    "xorshift64": _made(_xorshift, bits=64, shifts=(13, 7, 17)),
+    "xorshift32": _bind(_xorshift, bits=32, shifts=(13, 17, 5)),
+    "xorshift64": _bind(_xorshift, bits=64, shifts=(13, 7, 17)),
     "splitmix64": _splitmix,
-    "xoshiro256**": _made(_xoshiro, output="**"),
-    "xoshiro256++": _made(_xoshiro, output="++"),
-    "xoshiro256+": _made(_xoshiro, output="+"),
+    "xoshiro256**": _bind(_xoshiro, output="**"),
+    "xoshiro256++": _bind(_xoshiro, output="++"),
+    "xoshiro256+": _bind(_xoshiro, output="+"),
     "xoroshiro128+": _xoroshiro,
     "pcg32": _pcg32,
 }

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.predictable.berlekamp_massey import (
-    Recurrence,
-    shortest_recurrence,
-)
+from dpaudit.audit.battery.predictable.berlekamp_massey import Recurrence, shortest_recurrence
 from dpaudit.audit.battery.predictable.bit_streams import BitStream, Stretches, bit_streams
-from dpaudit.audit.battery.predictable.rejected import Replay, replayed
+from dpaudit.audit.battery.predictable.rejected import Replay, find_replay
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
@@ -24,7 +21,7 @@ __all__ = ["LinearComplexity", "known_as"]
 _SHORT = 4_096  # bits that a recurrence is learned from, of every stream
 _LONG = 40_960  # of a few
 _HELD_OUT = 1_000
-_LEAST = 256  # bits of a stream that is looked at
+_LEAST = 256  # bits of a stream that is used
 _SHORTER = 32  # so many less than half the bits: a recurrence that random bits do not have
 _CERTAIN = 1e-12
 
@@ -36,7 +33,7 @@ class LinearComplexity:
 
     Shift registers, Mersenne Twisters, xorshift, Tausworthe and WELL generators have a state of L
     bits, and every bit of their numbers at a fixed place follows a recurrence of length L. 2 L such
-    bits give it, by the algorithm of Berlekamp and Massey. Bits that are looked at: signs; the
+    bits give it, by the algorithm of Berlekamp and Massey. The bits: signs; the
     uniform behind a value, its second, third, fourth, 8th, 16th, 24th, 31st and 32nd bit; the last
     digits of significands and of lattices; of pairs (neighbours, 8 apart, two halves of a call) the
     length and the angle that Box and Muller's transform made of uniforms; parities of whole
@@ -82,19 +79,19 @@ class LinearComplexity:
         del alpha
         replay = None
         if self._claim.family == "gaussian":
-            replay = replayed(self._stretches.beginning / self._claim.scale)
+            replay = find_replay(self._stretches.beginning / self._claim.scale)
         if replay is not None and 2 * replay.p <= _CERTAIN:
             return _of_replay(replay)
         streams = list(bit_streams(self._stretches, self._claim))
-        found = [_predict(stream, most=_SHORT) for stream in streams]
-        longer = [s for s, seen in zip(streams, found, strict=True) if s.long and seen.cut]
+        predictions = [_predict(stream, most=_SHORT) for stream in streams]
+        longer = [s for s, bits in zip(streams, predictions, strict=True) if s.long and bits.cut]
         tries = 2 * (len(streams) + len(longer))  # half of the test's level is the replays'
         for stream in longer:
-            if min(one.p for one in found) * tries <= _CERTAIN:
+            if min(one.p for one in predictions) * tries <= _CERTAIN:
                 break
-            found.append(_predict(stream, most=_LONG))
-        seen = _of_bits(found, tries)
-        return seen if replay is None or seen.p <= 2 * replay.p else _of_replay(replay)
+            predictions.append(_predict(stream, most=_LONG))
+        bits = _of_bits(predictions, tries)
+        return bits if replay is None or bits.p <= 2 * replay.p else _of_replay(replay)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +141,6 @@ def _chance(actual: Bits, predicted: Bits) -> float:
 
 
 def _of_replay(replay: Replay) -> Evidence:
-    predicted = f"{replay.hits} of {replay.held_out}"
     return Evidence(
         p=min(1.0, 2 * replay.p),
         statistic=float(replay.hits),
@@ -154,27 +150,27 @@ def _of_replay(replay: Replay) -> Evidence:
         cause_rank=1,
         details={
             "generator": replay.generator,
-            "predicted": predicted,
+            "predicted": f"{replay.hits} of {replay.held_out}",
             "values needed": replay.learned_from,
         },
     )
 
 
-def _of_bits(found: list[_Prediction], tries: int) -> Evidence:
-    longest = max((one.learned_from for one in found), default=0) // 2
+def _of_bits(predictions: list[_Prediction], tries: int) -> Evidence:
+    longest = max((one.learned_from for one in predictions), default=0) // 2
     blind = BlindSpot(
         test="linear-complexity",
         flaw="a linear generator",
         size=float(max(0, longest - _SHORTER)),
         unit="bits of recurrence",
-        says="longer recurrences over GF(2), those of bits that are not looked at, and linear "
+        says="longer recurrences over GF(2), those of other bits, and linear "
         "generators behind a sampler that rejects some of their numbers (ziggurats; the polar "
         "method, but for the small generators that dpaudit explain linear-complexity lists)",
     )
-    best = min(found, key=_likelihood, default=None)
+    best = min(predictions, key=_likelihood, default=None)
     if best is None or best.recurrence is None or best.p >= 1:
-        says = f"no recurrence shorter than {longest:,} in {len(found)} streams of bits"
-        return Evidence(p=1.0, statistic=float(longest), effect=says, blind_spots=(blind,))
+        text = f"no recurrence shorter than {longest:,} in {len(predictions)} streams of bits"
+        return Evidence(p=1.0, statistic=float(longest), effect=text, blind_spots=(blind,))
     stream, length = best.stream, best.recurrence.length
     predicted = f"{best.hits:,} of {best.held_out:,}"
     generator = known_as(best.recurrence, stride=stream.stride)
@@ -183,20 +179,19 @@ def _of_bits(found: list[_Prediction], tries: int) -> Evidence:
         "recurrence": length,
         "predicted": predicted.replace(",", ""),
         "values needed": 2 * length * stream.stride,
-        "streams predicted": sum(one.p * tries <= _CERTAIN for one in found),
+        "streams predicted": sum(one.p * tries <= _CERTAIN for one in predictions),
     }
+    like, state = "", f" with a state of {length:,} bits"
     if generator is not None:
         details["generator"] = generator
+        like, state = f"like {generator}: ", f": {generator}"
     where = " in the last digits" if stream.name.startswith("last digits") else ""
     return Evidence(
         p=min(1.0, best.p * tries),
         statistic=float(length),
-        effect=(f"like {generator}: " if generator else "")
-        + f"{stream.name} follow a linear recurrence of length {length:,}, {predicted} held-out "
-        "bits predicted",
-        cause=f"a linear generator{where}: {generator}"
-        if generator
-        else f"a linear generator{where} with a state of {length:,} bits",
+        effect=f"{like}{stream.name} follow a linear recurrence of length {length:,}, {predicted} "
+        "held-out bits predicted",
+        cause=f"a linear generator{where}{state}",
         cause_rank=4,
         blind_spots=(blind,),
         details=details,

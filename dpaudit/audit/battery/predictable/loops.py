@@ -8,12 +8,12 @@ from dpaudit.numeric.random_words import jit
 
 __all__ = [
     "array_states",
+    "find_marked",
     "hashes",
-    "known",
     "mark",
     "polar",
     "recurrence",
-    "stepped",
+    "step_states",
     "use_once",
 ]
 
@@ -27,14 +27,14 @@ def recurrence(bits, taps):  # type: ignore[no-untyped-def]
     ``taps``, of zeros, two words more than the bits fill: bit i is set if the bit i before counts.
     """
     n = len(bits)
-    words = (n + 63) // 64 + 2
-    backwards = np.zeros(words + 1, np.uint64)  # bit n − 1 − i is number i
+    length_in_words = (n + 63) // 64 + 2
+    backwards = np.zeros(length_in_words + 1, np.uint64)  # bit n − 1 − i is number i
     for i in range(n):
         if bits[i]:
             at = n - 1 - i
             backwards[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
-    before = np.zeros(words, np.uint64)
-    kept = np.zeros(words, np.uint64)
+    before = np.zeros(length_in_words, np.uint64)
+    spare = np.zeros(length_in_words, np.uint64)
     taps[0] = before[0] = np.uint64(1)
     length, since, used = 0, 1, 1
     for i in range(n):
@@ -57,9 +57,9 @@ def recurrence(bits, taps):  # type: ignore[no-untyped-def]
             continue
         grows = 2 * length <= i
         if grows:
-            kept[:many] = taps[:many]
+            spare[:many] = taps[:many]
         words_on, shift = since >> 6, np.uint64(since & 63)
-        last = min(used, words - words_on - 1)
+        last = min(used, length_in_words - words_on - 1)
         higher = taps[words_on : words_on + last + 1]
         if shift:
             back = np.uint64(64) - shift
@@ -72,14 +72,14 @@ def recurrence(bits, taps):  # type: ignore[no-untyped-def]
                 higher[j] ^= before[j]
         if grows:
             length, since, used = i + 1 - length, 1, many
-            before[:many] = kept[:many]
+            before[:many] = spare[:many]
         else:
             since += 1
     return length
 
 
 @jit
-def stepped(first, factor, add, mixes, start, out):  # type: ignore[no-untyped-def]
+def step_states(first, factor, add, mixes, start, out):  # type: ignore[no-untyped-def]
     """Words ``start`` … of states (m, n): x = factor·(x ^ x >> 30 if ``mixes``) + add (or number).
 
     ``first`` holds word 0 of each, and is changed.
@@ -148,27 +148,27 @@ def hashes(values, cells, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def mark(words, shift, marks):  # type: ignore[no-untyped-def]
+def mark(hash_values, shift, marks):  # type: ignore[no-untyped-def]
     """Set the bit of each hash's leading 64 − ``shift`` bits."""
-    for word in words:
+    for word in hash_values:
         at = word >> shift
         marks[at >> np.uint64(6)] |= np.uint64(1) << (at & np.uint64(63))
 
 
 @jit
-def known(values, cells, marks, shift, places, out):  # type: ignore[no-untyped-def]
+def find_marked(values, cells, marks, shift, places, out):  # type: ignore[no-untyped-def]
     """Columns of ``values`` (3 or 2, n) whose hash is marked, and these hashes; their number.
 
     ``marks`` has a bit for each of the leading 64 − ``shift`` bits of a hash.
     """
-    found, three = 0, len(values) > 2
+    count, three = 0, len(values) > 2
     for i in range(values.shape[1]):
         word = _hash(values[0, i], values[1, i], values[2, i] if three else 0.0, cells)
         at = word >> shift
         if marks[at >> np.uint64(6)] >> (at & np.uint64(63)) & np.uint64(1):
-            places[found], out[found] = i, word
-            found += 1
-    return found
+            places[count], out[count] = i, word
+            count += 1
+    return count
 
 
 @jit
@@ -179,20 +179,20 @@ def polar(u, out, second_first):  # type: ignore[no-untyped-def]
     """
     count = len(out)
     for j in range(u.shape[1]):
-        made = 0
+        row = 0
         for i in range(0, len(u) - 1, 2):
-            if made >= count:
+            if row >= count:
                 break
             x, y = 2 * u[i, j] - 1, 2 * u[i + 1, j] - 1
             square = x * x + y * y
             if square >= 1 or square == 0:
                 continue
             factor = np.sqrt(-2 * np.log(square) / square)
-            out[made, j] = abs(y if second_first else x) * factor
-            if made + 1 < count:
-                out[made + 1, j] = abs(x if second_first else y) * factor
-            made += 2
-        for i in range(made, count):
+            out[row, j] = abs(y if second_first else x) * factor
+            if row + 1 < count:
+                out[row + 1, j] = abs(x if second_first else y) * factor
+            row += 2
+        for i in range(row, count):
             out[i, j] = np.nan
 
 
@@ -201,11 +201,11 @@ def use_once() -> None:
     recurrence(np.zeros(64, np.uint8), np.zeros(3, np.uint64))
     words = np.zeros((2, 8), np.uint32)
     one = np.uint32(1)
-    stepped(words[0], one, one, True, 0, np.zeros((2, 8), np.uint32))
+    step_states(words[0], one, one, True, 0, np.zeros((2, 8), np.uint32))
     state = np.zeros((_N, 8), np.uint32)
     array_states(words, state[:, 0].copy(), state)
     three, places = np.ones((3, 8)), np.zeros(8, np.int64)
     hashes(three, 2.0, places.view(np.uint64))
     mark(places.view(np.uint64), np.uint64(57), np.zeros(2, np.uint64))
-    known(three, 2.0, np.zeros(2, np.uint64), np.uint64(57), places, places.view(np.uint64))
+    find_marked(three, 2.0, np.zeros(2, np.uint64), np.uint64(57), places, places.view(np.uint64))
     polar(three, three.copy(), False)

@@ -1,6 +1,6 @@
 """Noise that follows from a common generator and a common seed.
 
-Seeds that people use: small numbers, the time, and numbers that the noise itself shows.
+Common seeds are small numbers, the time, and numbers made of the noise itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.parts import DISCRETE, nothing
+from dpaudit.audit.battery.parts import DISCRETE, no_evidence
 from dpaudit.audit.battery.predictable.catalogue import PREFIX, Seeding, seedings
 from dpaudit.audit.battery.predictable.windows import TOLERANCE, Index, Place, Windows
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
 
-__all__ = ["WELL_KNOWN", "Predictable", "dates", "made_from", "near", "small"]
+__all__ = ["WELL_KNOWN", "Predictable", "dates", "near", "seeds_from", "small"]
 
 Seeds = npt.NDArray[np.uint64]
 
@@ -59,7 +59,7 @@ WELL_KNOWN = (
     (1 << 63) - 1,
     (1 << 64) - 1,
 )
-"""Numbers above 1,023 that stand in many programs."""
+"""Numbers above 1,023 that many programs use as seeds."""
 _LATER = 16
 _ALL = (1 << 64) - 1
 
@@ -91,14 +91,15 @@ def dates(now: float) -> Seeds:
     return np.array([y * 10_000 + d for y in range(year - 9, year + 2) for d in days], np.uint64)
 
 
-def made_from(numbers: Iterable[float]) -> Seeds:
+def seeds_from(numbers: Iterable[float]) -> Seeds:
     """What is commonly made of each number: its bits, its whole part, digits, or a hash."""
-    found = [seed & _ALL for number in numbers if math.isfinite(number) for seed in _of(number)]
-    return np.array(found, np.uint64)
+    seeds = [seed & _ALL for number in numbers if math.isfinite(number) for seed in _of(number)]
+    return np.array(seeds, np.uint64)
 
 
 def _of(number: float) -> list[int]:
-    double, single = struct.pack("<d", number), struct.pack("<f", _single(number))
+    double = struct.pack("<d", number)
+    single = struct.pack("<f", max(-3e38, min(3e38, number)))
     bits = int.from_bytes(double, "little")
     digests = [hashlib.new(kind, double).digest() for kind in ("md5", "sha1", "sha256")]
     digests.append(hashlib.sha256(repr(number).encode()).digest())
@@ -117,10 +118,6 @@ def _of(number: float) -> list[int]:
     ]
 
 
-def _single(number: float) -> float:
-    return max(-3e38, min(3e38, number))
-
-
 _ALIKE = 2.0**-16  # an honest magnitude lies within the tolerance of a number at most so often
 _FEW = 1 << 10  # small seeds that are always tried, and kept
 _MOST = 1 << 16
@@ -128,7 +125,7 @@ _DATES_TOO = 1 << 14
 _VALUES_PER_SEED = 150  # so that the search takes a fraction of the audit's time
 _CHUNK = 1 << 12
 _COMPARED = 1 << 10  # values of a fitting seeding
-_FITS = 256  # windows that are looked at closely
+_FITS = 256  # windows that are compared in full
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -144,7 +141,7 @@ class Predictable:
     ``java.util.Random``, glibc's and ANSI C's ``rand``; xorshift, xoshiro, splitmix, pcg32) and a
     transform of its uniforms. Seeds are small numbers (up to 65,536, in proportion to the number of
     values), some well-known ones, dates, the time in seconds and milliseconds, and what is commonly
-    made of the numbers that the sampler was told or of its own first values: their bits, their
+    made of the values that the sampler received or of its own first ones: their bits, their
     digits, ``hash`` and cryptographic hashes. The first three magnitudes of each are looked up
     among all windows at once; where they fit, the rest of the window is computed and compared.
 
@@ -157,7 +154,7 @@ class Predictable:
     any sample size.
 
     Not claimed: any other generator, transform or seed; generators that begin elsewhere; a nonce of
-    128 bits in the noise, which no black-box test sees.
+    128 bits in the noise, which no black-box test finds.
     """
 
     looks_at = "noise that follows from a common generator and seed"
@@ -173,33 +170,33 @@ class Predictable:
         self._claim = claim
         self._windows = Windows(claim.scale)
         self._started = time.time()
-        self._seen = 0
+        self._count = 0
 
     def update(self, block: Block) -> None:
         if not self._claim.discrete and block.process >= 0:
-            self._seen += block.values.size
+            self._count += block.values.size
             self._windows.add(block)
 
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            return nothing(DISCRETE)
+            return no_evidence(DISCRETE)
         family = self._claim.family
-        most = min(_MOST, max(_FEW, self._seen // _VALUES_PER_SEED))
+        most = min(_MOST, max(_FEW, self._count // _VALUES_PER_SEED))
         search = _Search(self._windows.index())
-        for seeding, places, values in _kept(family):
+        for seeding, places, values in _small_seedings(family):
             search.look_up(seeding, _FIRST, places, values)
         fixed = [np.arange(_FEW, most, dtype=np.uint64), near(self._started, most // 16)]
         if most >= _DATES_TOO:
             fixed.append(dates(self._started))
-        seeds = np.concatenate([*fixed, made_from(self._windows.numbers())])
+        seeds = np.concatenate([*fixed, seeds_from(self._windows.numbers())])
         own = len(seeds) - sum(map(len, fixed))
         for start in range(0, len(seeds), _CHUNK):
             part = seeds[start : start + _CHUNK]
-            made = max(0, min(len(part), start + len(part) - len(seeds) + own))
+            own_in_part = max(0, min(len(part), start + len(part) - len(seeds) + own))
             likely = search.index.likely
             for seeding, places, values in seedings(family, part, common=True, likely=likely):
-                search.look_up(seeding, part, places, values, made=made)
+                search.look_up(seeding, part, places, values, own=own_in_part)
         return self._evidence(search, most)
 
     def _evidence(self, search: _Search, most: int) -> Evidence:
@@ -245,9 +242,9 @@ class _Fit:
 
     def __init__(self, seeding: Seeding, seed: int, place: Place) -> None:
         self.seeding, self.seed, self.place = seeding, seed, place
-        wanted = place.values[:_COMPARED]
-        given = seeding.values(seed, len(wanted))
-        alike = np.abs(given - wanted) <= TOLERANCE * np.maximum(wanted, 1.0)
+        magnitudes = place.values[:_COMPARED]
+        computed = seeding.values(seed, len(magnitudes))
+        alike = np.abs(computed - magnitudes) <= TOLERANCE * np.maximum(magnitudes, 1.0)
         self.agreeing = len(alike) if alike.all() else int(np.argmin(alike))
         self.predicted = int(alike[PREFIX:].sum())
         self.compared = len(alike) - PREFIX
@@ -264,11 +261,11 @@ class _Search:
         self.longest = 0
 
     def look_up(
-        self, seeding: Seeding, seeds: Seeds, places: Places, values: Floats, *, made: int = 0
+        self, seeding: Seeding, seeds: Seeds, places: Places, values: Floats, *, own: int = 0
     ) -> None:
         """Compare a seeding's first ``values`` (3, m), and the rest where they fit.
 
-        They are those of the seeds at ``places``; no other seed fits. The last ``made`` seeds come
+        They are those of the seeds at ``places``; no other seed fits. The last ``own`` seeds come
         from the noise.
         """
         self.tries += len(seeds)
@@ -280,7 +277,7 @@ class _Search:
             if fit.agreeing < PREFIX:
                 continue
             self._fits += 1
-            counted = fit.agreeing - (which >= len(seeds) - made)
+            counted = fit.agreeing - (which >= len(seeds) - own)
             self.longest = max(self.longest, counted)
             if self.best is None or fit.predicted > self.best.predicted:
                 self.best = fit
@@ -293,6 +290,6 @@ class _Search:
 
 
 @cache
-def _kept(family: str) -> tuple[tuple[Seeding, Places, Floats], ...]:
+def _small_seedings(family: str) -> tuple[tuple[Seeding, Places, Floats], ...]:
     """What every audit tries: 3 MB of values."""
     return tuple(seedings(family, _FIRST, common=False))

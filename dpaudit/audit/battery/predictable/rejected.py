@@ -20,7 +20,7 @@ from dpaudit.audit.battery.predictable.windows import TOLERANCE
 from dpaudit.numeric import generators
 from dpaudit.numeric.generators import Words, Words64
 
-__all__ = ["REGISTERS", "Register", "Replay", "replayed", "use_once"]
+__all__ = ["REGISTERS", "Register", "Replay", "find_replay", "use_once"]
 
 Array = npt.NDArray[np.float64]
 
@@ -55,8 +55,8 @@ class Register:
 
     def numbers(self, state: Iterable[int]) -> Words:
         """The numbers from a state on, in the order made: all m of each call that asks for m."""
-        words = self.start(np.array(state, np.uint64))
-        return lambda m: self.join(words(self.each * m))
+        generate = self.start(np.array(state, np.uint64))
+        return lambda m: self.join(generate(self.each * m))
 
 
 def _fifty_three(w: Words64) -> Words64:
@@ -107,7 +107,7 @@ class Replay:
     p: float
 
 
-def replayed(z: Array) -> Replay | None:
+def find_replay(z: Array) -> Replay | None:
     """The first known generator whose state, learned from pairs of ``z``, gives later values.
 
     p-value: a prediction that is made of earlier values meets an honest later one with probability
@@ -116,13 +116,13 @@ def replayed(z: Array) -> Replay | None:
     tries = 8 * _STARTS * len(REGISTERS)
     fits = 0
     for phase, swapped, mirrored in product((0, 1), (False, True), (False, True)):
-        made = -z[phase:] if mirrored else z[phase:]
-        pairs = made[: len(made) // 2 * 2].reshape(-1, 2)
+        normals = -z[phase:] if mirrored else z[phase:]
+        pairs = normals[: len(normals) // 2 * 2].reshape(-1, 2)
         uniforms = _uniforms(pairs[: _STARTS + _MOST_PAIRS, :: -1 if swapped else 1])
-        known = {depth: _leading(uniforms, depth) for depth in (_SAFE, _DEEPEST)}
+        leading_bits = {depth: _leading(uniforms, depth) for depth in (_SAFE, _DEEPEST)}
         for register in REGISTERS:
             system = _system(register)
-            for start, state in system.states(known[system.depth]):
+            for start, state in system.states(leading_bits[system.depth]):
                 fits += 1
                 if fits > _FITS:
                     return None
@@ -146,16 +146,16 @@ def _uniforms(pairs: Array) -> Array:
 def _leading(uniforms: Array, depth: int) -> list[int]:
     """The leading bits of the two uniforms of each pair, the first one's lowest."""
     scaled = np.floor((uniforms + 2.0 ** -(depth + 6)) * 2.0**depth)
-    words = np.clip(scaled, 0, 2**depth - 1).astype(np.int64)
-    return [first | second << depth for first, second in words.tolist()]
+    digits = np.clip(scaled, 0, 2**depth - 1).astype(np.int64)
+    return [first | second << depth for first, second in digits.tolist()]
 
 
 def _hits(system: _System, state: list[int], later: Array, *, swapped: bool) -> int:
     """How many of ``later`` follow from a state; none if the first few do not."""
     for part in (later[:_GLANCE], later):
-        wanted = _polar(system, state, swapped=swapped, count=len(part))
-        part = part[: len(wanted)]
-        near = np.abs(wanted - part) <= TOLERANCE * np.maximum(np.abs(part), 1.0)
+        predicted = _polar(system, state, swapped=swapped, count=len(part))
+        part = part[: len(predicted)]
+        near = np.abs(predicted - part) <= TOLERANCE * np.maximum(np.abs(part), 1.0)
         hits = int(np.count_nonzero(near))
         if hits < _GLANCE:
             return 0
@@ -169,11 +169,11 @@ def _polar(system: _System, state: list[int], *, swapped: bool, count: int) -> A
     last word of one was learned first.
     """
     register = system.register
-    made = register.numbers(state)
-    made(max(2 * system.pairs, register.block) if register.block > 1 else 2 * system.pairs)
+    generate = register.numbers(state)
+    generate(max(2 * system.pairs, register.block) if register.block > 1 else 2 * system.pairs)
     if register.block > 1:
-        made = generators.reversed_blocks(made, register.block)
-    v = 2 * (made(2 * _TRIES * count).reshape(-1, 2) * 2.0**-register.bits) - 1
+        generate = generators.reversed_blocks(generate, register.block)
+    v = 2 * (generate(2 * _TRIES * count).reshape(-1, 2) * 2.0**-register.bits) - 1
     s = v[:, 0] ** 2 + v[:, 1] ** 2
     inside = (s > 0) & (s < 1)
     v, s = v[inside], s[inside]
@@ -191,21 +191,21 @@ class _System:
     checks: tuple[int, ...]  # known bits whose sum is 0
     solved: tuple[tuple[int, int, int], ...]  # bit of the state, other bits, known bits
 
-    def states(self, known: list[int]) -> Iterator[tuple[int, list[int]]]:
+    def states(self, bits: list[int]) -> Iterator[tuple[int, list[int]]]:
         """Starts of pairs that this generator gives, none rejected in between, and its states."""
         wide = 2 * self.depth
         last = (self.pairs - 1) * wide
         window = 0
-        for end, pair in enumerate(known[: _STARTS + self.pairs - 1]):
+        for end, pair in enumerate(bits[: _STARTS + self.pairs - 1]):
             window = window >> wide | pair << last
             start = end + 1 - self.pairs
             if start >= 0 and not any((window & c).bit_count() & 1 for c in self.checks):
                 yield start, self._state(window)
 
-    def _state(self, known: int) -> list[int]:
+    def _state(self, window: int) -> list[int]:
         bits = 0
         for place, others, sources in self.solved:
-            bits |= (((known & sources).bit_count() + (bits & others).bit_count()) & 1) << place
+            bits |= (((window & sources).bit_count() + (bits & others).bit_count()) & 1) << place
         wide = self.register.wide
         return [bits >> i * wide & (1 << wide) - 1 for i in range(self.register.words)]
 
@@ -215,13 +215,13 @@ def _system(register: Register) -> _System:
     """As few pairs as tell all of the state that matters, with equations to spare."""
     depth = _SAFE if register.bits == 32 else _DEEPEST
     pairs = -(-(register.words * register.wide + _SPARE) // (2 * depth))
-    found = _solved(register, pairs, depth)
-    while len((more := _solved(register, found.pairs + 1, depth)).solved) > len(found.solved):
-        found = more
-    return found
+    system = _solve(register, pairs, depth)
+    while len((more := _solve(register, system.pairs + 1, depth)).solved) > len(system.solved):
+        system = more
+    return system
 
 
-def _solved(register: Register, pairs: int, depth: int) -> _System:
+def _solve(register: Register, pairs: int, depth: int) -> _System:
     basis: dict[int, tuple[int, int]] = {}
     checks = []
     for number, row in enumerate(_equations(register, 2 * pairs, depth)):
@@ -241,8 +241,8 @@ def _solved(register: Register, pairs: int, depth: int) -> _System:
 
 def _equations(register: Register, count: int, depth: int) -> Iterator[int]:
     """Which bits of the state make each leading bit of the next words, the lowest bit first."""
-    made = register.join(_words_of_units(register.start, register.words, register.wide))
-    words = list(made[:count] >> np.uint64(register.bits - depth))
+    units = register.join(_words_of_units(register.start, register.words, register.wide))
+    words = list(units[:count] >> np.uint64(register.bits - depth))
     for word in reversed(words) if register.block > 1 else words:
         for place in range(depth):
             bits = (word >> np.uint64(place) & np.uint64(1)).astype(np.uint8)

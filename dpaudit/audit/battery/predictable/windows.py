@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery.predictable.catalogue import PREFIX
-from dpaudit.audit.battery.predictable.loops import hashes, known, mark
+from dpaudit.audit.battery.predictable.loops import find_marked, hashes, mark
 from dpaudit.protocols import Block
 
 __all__ = ["TOLERANCE", "Place", "Windows"]
@@ -50,7 +50,7 @@ class Windows:
 
     def __init__(self, scale: float) -> None:
         self._scale = scale
-        self._texts: dict[int, list[Floats]] = {}
+        self._beginnings: dict[int, list[Floats]] = {}
         self._short: list[Floats] = []
         self._places: list[Places] = []  # process, call, row
         self._kept = 0
@@ -61,7 +61,7 @@ class Windows:
     def add(self, block: Block) -> None:
         """Take in one block."""
         x = np.clip(block.values, -_FARTHEST * self._scale, _FARTHEST * self._scale)
-        self._keep_text(block.process, x)
+        self._keep_beginning(block.process, x)
         if block.process == 0 and block.value:
             self._numbers[block.value] = None
         rows, d = x.shape
@@ -86,24 +86,24 @@ class Windows:
             run = {"process": 0, "call": block.call + at // each, "row": at % each}
             self._sources.append((run, flat[at * d : at * d + _NEAR + LENGTH].copy()))
 
-    def _keep_text(self, process: int, x: Floats) -> None:
-        parts = self._texts.setdefault(process, [])
-        left = (_OTHER_TEXT if process else _TEXT) - sum(map(len, parts))
-        if left > 0:
-            parts.append(np.abs(x.ravel()[:left]) / self._scale)
+    def _keep_beginning(self, process: int, x: Floats) -> None:
+        parts = self._beginnings.setdefault(process, [])
+        room = (_OTHER_TEXT if process else _TEXT) - sum(map(len, parts))
+        if room > 0:
+            parts.append(np.abs(x.ravel()[:room]) / self._scale)
 
     def numbers(self) -> list[float]:
-        """Numbers that a sampler could make a seed of: what it was told, and its first values.
+        """Numbers that a sampler could make a seed of: values it received, and its first ones.
 
         The latter as they are and in units of the scale.
         """
-        shown = [float(v) for _, text in self._sources for v in text[:PREFIX]]
-        return [*self._numbers, *shown, *(v / self._scale for v in shown)]
+        first_values = [float(v) for _, text in self._sources for v in text[:PREFIX]]
+        return [*self._numbers, *first_values, *(v / self._scale for v in first_values)]
 
     def index(self) -> Index:
         """All windows, to look values up in."""
         return Index(
-            texts={p: np.concatenate(parts) for p, parts in self._texts.items() if parts},
+            texts={p: np.concatenate(parts) for p, parts in self._beginnings.items() if parts},
             after=[({**w, "value": 1}, np.abs(x[1:]) / self._scale) for w, x in self._sources],
             short=np.concatenate([np.empty((0, LENGTH)), *self._short]),
             places=np.concatenate([np.empty((0, 3), np.int64), *self._places]),
@@ -127,7 +127,7 @@ class Index:
             origin.append(np.stack([np.full(count, number), np.arange(count)], axis=1))
         head, origins = np.concatenate(heads), np.concatenate(origin)
         slack = TOLERANCE * np.maximum(head, 1.0)
-        # a window whose values are near a cell's edge stands in the cells on both sides
+        # a window whose values are near a cell's edge is in the cells on both sides
         ends = np.floor((head - slack) * _CELLS), np.floor((head + slack) * _CELLS)
         cells, rows = [ends[0]], [np.arange(len(head))]
         for choice in range(1, 1 << PREFIX):
@@ -140,21 +140,21 @@ class Index:
         self._hashes = hashes[order]
         self._origins = origins[np.concatenate(rows)][order]
         self._windows = len(head)
-        self._marks = _marked(hashes)
+        self._marks = _mark_hashes(hashes)
         two = np.concatenate(cells).T.copy()
         two[2] = 0.0
-        self._marks_of_two = _marked(_hash(two))
+        self._marks_of_two = _mark_hashes(_hash(two))
 
     def __len__(self) -> int:
         return self._windows
 
     def likely(self, values: Floats) -> Places:
         """Columns of ``values`` (2, n) that may be a window's first two."""
-        return _known(values, self._marks_of_two)[0]
+        return _marked_columns(values, self._marks_of_two)[0]
 
     def find(self, values: Floats) -> Iterator[tuple[int, Place]]:
         """For columns of ``values`` (3, n): the number of the column, and each window alike."""
-        near, hashes = _known(values, self._marks)
+        near, hashes = _marked_columns(values, self._marks)
         first = np.searchsorted(self._hashes, hashes, side="left")
         last = np.searchsorted(self._hashes, hashes, side="right")
         for i in np.flatnonzero(last > first):
@@ -170,24 +170,24 @@ class Index:
         return Place({**where, "value": where["value"] + at}, text[at:])
 
 
-def _marked(hashes: Seeds) -> Seeds:
+def _mark_hashes(hashes: Seeds) -> Seeds:
     """A bit for each of the leading bits of a hash: whether it is one of these."""
     marks = np.zeros(1 << _BITS - 6, np.uint64)
     mark(hashes, np.uint64(64 - _BITS), marks)
     return marks
 
 
-def _known(values: Floats, marks: Seeds) -> tuple[Places, Seeds]:
+def _marked_columns(values: Floats, marks: Seeds) -> tuple[Places, Seeds]:
     """Columns of ``values`` (3 or 2, n) whose cells are marked, and their hashes."""
     near = np.empty(values.shape[1], np.int64)
     hashes = np.empty(len(near), np.uint64)
     values = np.ascontiguousarray(values)
-    count = known(values, _CELLS, marks, np.uint64(64 - _BITS), near, hashes)
+    count = find_marked(values, _CELLS, marks, np.uint64(64 - _BITS), near, hashes)
     return near[:count], hashes[:count]
 
 
 def _hash(cells: Floats) -> Seeds:
     """Hashes of the numbers (3, n) of cells."""
-    found = np.empty(cells.shape[1], np.uint64)
-    hashes(np.ascontiguousarray(cells), 1.0, found)
-    return found
+    out = np.empty(cells.shape[1], np.uint64)
+    hashes(np.ascontiguousarray(cells), 1.0, out)
+    return out

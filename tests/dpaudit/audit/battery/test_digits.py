@@ -97,7 +97,7 @@ def test_duplicates_are_seen_across_the_whole_run_in_little_memory(monkeypatch):
     for x in blocks:
         bulk.add(x)
     everything = np.abs(np.concatenate(blocks))
-    assert sum(map(len, bulk._kept)) < 3 << 11
+    assert sum(map(len, bulk._values)) < 3 << 11
     p, bits, says = bulk.repeats(NORMAL, Precision.of(everything, 1.0))
     assert p < 1e-6
     assert bits == pytest.approx(23, abs=0.2)  # magnitudes
@@ -106,7 +106,7 @@ def test_duplicates_are_seen_across_the_whole_run_in_little_memory(monkeypatch):
     few = Bulk(rng)
     for _ in range(40):
         few.add(rng.choice(blocks[0][:50], 20_000))
-    assert sum(map(len, few._kept)) <= 2 << 15
+    assert sum(map(len, few._values)) <= 2 << 15
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from support.battery import evidence_of
 from dpaudit.audit.battery.predictable.berlekamp_massey import shortest_recurrence
 from dpaudit.audit.battery.predictable.bit_streams import LONGEST
 from dpaudit.audit.battery.predictable.linear_complexity import LinearComplexity, _chance
-from dpaudit.audit.battery.predictable.rejected import REGISTERS, replayed
+from dpaudit.audit.battery.predictable.rejected import REGISTERS, find_replay
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
@@ -307,7 +307,7 @@ def test_a_small_generator_behind_the_polar_method_is_found(name, make, second_f
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_every_register_is_found_where_pairs_were_rejected(register, mirrored):
     z = polar(np.array([w * 2.0**-register.bits for w in numbers(register, 1_400)]))
-    found = replayed(-z if mirrored else z)
+    found = find_replay(-z if mirrored else z)
     assert found.hits == found.held_out > 200
     assert found.p < 1e-100
     assert found.generator == register.name
@@ -333,7 +333,7 @@ def test_xorshift128_is_marsaglias():
 
 def test_every_replay_is_paid_for():
     z = polar(of_luajit(60))[:18]
-    found = replayed(z)
+    found = find_replay(z)
     assert (found.learned_from, found.hits, found.held_out) == (8, 10, 10)
     assert found.p == pytest.approx(8 * 256 * len(REGISTERS) * 2.0**-160, rel=1e-6, abs=0)
 
@@ -342,7 +342,7 @@ def test_every_replay_is_paid_for():
 @pytest.mark.parametrize("noise", [coarse, half_precision, single, rarely_negative])
 def test_independent_noise_has_no_state(noise):
     rng = KeyedStream.from_seed("states").numpy()
-    assert all(replayed(noise(rng, 1_000)) is None for _ in range(10))
+    assert all(find_replay(noise(rng, 1_000)) is None for _ in range(10))
 
 
 def test_what_is_kept_is_bounded():

@@ -115,7 +115,7 @@ def with_signs(*lags, bias):
 
 
 FLAWS = {
-    "every 997th": (every_997th, "periods in draw order", "every 997th value"),
+    "every 997th": (every_997th, "periods in draw order", "modulo 997 in draw order"),
     "a wave": (wave_of_1013, "harmonics of values in draw order", "a period of 1,013"),
     "a breathing scale": (breathing, "harmonics of squares in draw order", "squares in draw order"),
     "largest third": (largest_third, "largest of eight in draw order", "value 2 of eight"),

@@ -14,7 +14,13 @@ from support.battery import evidence_of
 from dpaudit.audit.battery.predictable import generators, predictable
 from dpaudit.audit.battery.predictable.catalogue import TRANSFORMS, seedings
 from dpaudit.audit.battery.predictable.generators import GENERATORS
-from dpaudit.audit.battery.predictable.predictable import Predictable, dates, made_from, near, small
+from dpaudit.audit.battery.predictable.predictable import (
+    Predictable,
+    dates,
+    near,
+    seeds_from,
+    small,
+)
 from dpaudit.audit.battery.predictable.windows import TOLERANCE, Windows
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import AuditOptions
@@ -118,7 +124,7 @@ def test_small_generators_give_their_published_numbers():
 
 def test_java_and_the_polar_method_give_nextgaussian():
     """``new Random(42).nextGaussian()``, as Java prints it."""
-    polar = {t.says: t for t in TRANSFORMS["gaussian"]}["the polar method"]
+    polar = {t.name: t for t in TRANSFORMS["gaussian"]}["the polar method"]
     u = GENERATORS["java.util.Random"](np.array([42], np.uint64), polar.needs(1))
     assert polar.apply(u, 1)[0, 0] == pytest.approx(1.1419053154730547, abs=1e-12)
 
@@ -272,7 +278,7 @@ def test_more_values_buy_more_seeds():
     assert set(near(1e9, 5)[:21]) == set(range(10**9 - 5, 10**9 + 16))
     assert {20261123, 20200229} <= set(dates(1795400000.0))  # in 2026
     assert len(dates(1795400000.0)) == 11 * 366
-    assert hash(0.5) in made_from([0.5])
+    assert hash(0.5) in seeds_from([0.5])
 
 
 def test_an_audit_names_generator_and_seed():

@@ -13,7 +13,7 @@ from dpaudit.audit.battery.repeats import Forks, Repeats, _Law
 from dpaudit.audit.battery.resolution import poisson_bound
 from dpaudit.audit.battery.spectrum import Spectrum
 from dpaudit.audit.battery.timing import Timing, _ranks
-from dpaudit.audit.battery.triggers import Triggers, _folded
+from dpaudit.audit.battery.triggers import Triggers, _fold
 from dpaudit.audit.battery.value_dependence import ValueDependence, _homogeneity, _last_digit
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
@@ -159,7 +159,7 @@ def test_the_table_stays_small_and_still_sees_a_late_replay(monkeypatch):
         test = Repeats(NORMAL, KeyedStream.from_seed(1))
         for i, x in enumerate(blocks):
             test.update(SampleBlock(i, x, claim=NORMAL, spread=rng))
-            assert test._table._kept <= 1 << 10
+            assert test._table._size <= 1 << 10
         evidence = test.evidence(alpha=0.01)
         assert evidence.p < 1e-6
         if blocks is late:
@@ -401,7 +401,7 @@ def test_special_places_in_a_call_are_found(place):
 def test_folding_is_a_sum_over_residues(period):
     table, at = np.random.default_rng(1).random((3, 20_011)), np.arange(20_011) % period
     slow = np.stack([np.bincount(at, row, minlength=period) for row in table])
-    np.testing.assert_allclose(_folded(table, period), slow)
+    np.testing.assert_allclose(_fold(table, period), slow)
 
 
 @pytest.mark.parametrize("kind", ["scale", "mean", "shape"])
