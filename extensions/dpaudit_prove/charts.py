@@ -152,7 +152,7 @@ def _in_order(outputs: Sequence[Output]) -> list[Output]:
     return list(outputs)
 
 
-def _claims(shown: Sequence[Output]) -> Series:
+def _claims(outputs: Sequence[Output]) -> Series:
     marks = [
         Mark(
             x=float(x),
@@ -161,14 +161,14 @@ def _claims(shown: Sequence[Output]) -> Series:
             says=f"claimed {between(one.claimed.low, one.claimed.high)}",
             filled=False,
         )
-        for x, one in enumerate(shown)
+        for x, one in enumerate(outputs)
         if one.claimed is not None
     ]
     return Series(marks=tuple(marks), group=1, marker="o", legend="claimed")
 
 
-def _ratios(shown: Sequence[Output]) -> Panel:
-    pairs = [(one.name, *log_ratio(*one[1:3], one.claimed)) for one in shown if one.claimed]
+def _ratios(outputs: Sequence[Output]) -> Panel:
+    pairs = [(one.name, *log_ratio(*one[1:3], one.claimed)) for one in outputs if one.claimed]
     ends = [abs(end) for _, *pair in pairs for end in pair if math.isfinite(end)]
     top = 1.25 * max([_LEAST_RATIO, *ends])
     marks = [
@@ -226,12 +226,12 @@ def _profile_chart(result: ProofResult) -> Chart | None:
     )
     if log and any(low < floor for _, low, _, _ in points):
         caption += " A lower bound of 0 is drawn at the lower edge."
-    says = f"at ε = {here.epsilon} δ is {between(at.low, at.high)}; claimed {delta_text(result)}"
+    summary = f"at ε = {here.epsilon} δ is {between(at.low, at.high)}; claimed {delta_text(result)}"
     return Chart(
         kind="plot",
         title="Privacy profile, proved from both sides",
         caption=caption,
-        alt=f"Proved bounds of δ against ε: {says}.",
+        alt=f"Proved bounds of δ against ε: {summary}.",
         panels=(
             Panel(
                 series=(

@@ -164,9 +164,9 @@ def probability_of(text: str, *, name: str) -> Fraction:
     Raises:
         UsageError: none of these, or not in [0, 1].
     """
-    found = _POWER.fullmatch(text.strip())
+    power = _POWER.fullmatch(text.strip())
     try:
-        value = Fraction(1, 1 << int(found[1])) if found else Fraction(text)
+        value = Fraction(1, 1 << int(power[1])) if power else Fraction(text)
     except (ValueError, ZeroDivisionError):
         value = Fraction(-1)
     if not 0 <= value <= 1:
@@ -279,8 +279,8 @@ def _show_determinism(program: str, question: Question, *, to: Output) -> NoRetu
     formats, files = prepared(to, command), identify(program).files
     limit = 120.0 if question.time_limit is None else question.time_limit
     result = determinism(Path(place), symbol, timeout=limit)
-    known = identified(result.provenance, by="", files=files)
-    result = with_command(command, dataclasses.replace(result, provenance=known))
+    audited = identified(result.provenance, by="", files=files)
+    result = with_command(command, dataclasses.replace(result, provenance=audited))
     finish(describe(result), to, also=formats)
 
 
@@ -365,29 +365,29 @@ def verify_certificate(
     """
     if tapes < 0:
         raise UsageError(f"tapes={tapes}: must be at least 0")
-    made = _certificate_at(path, program)
+    certificate = _certificate_at(path, program)
     try:
-        found = checker.check(path, run=False)
+        report = checker.check(path, run=False)
         if program is not None:
-            _check_files(made)
-            found = _run_apart(path, tapes=tapes, seed=seed)
+            _check_files(certificate)
+            report = _run_apart(path, tapes=tapes, seed=seed)
     except checker.Wrong as error:
-        found = {"holds": False, "says": one_line(error, limit=2000)}
+        report = {"holds": False, "says": one_line(error, limit=2000)}
     else:
-        found = {"holds": True, "says": _checked(found, tapes), **found}
+        report = {"holds": True, "says": _checked(report, tapes), **report}
     if output == "json":
-        write_json_line(found)
+        write_json_line(report)
     else:
         from rich.text import Text
 
-        emit(Text(f"{'Holds' if found['holds'] else 'DOES NOT HOLD'}: {found['says']}."))
-        if found["holds"] and program is None:
+        emit(Text(f"{'Holds' if report['holds'] else 'DOES NOT HOLD'}: {report['says']}."))
+        if report["holds"] and program is None:
             note(
                 f"the program was not run; the certificate says that it is "
-                f"{_quoted(made.program)}, and a certificate may name any program. If you know "
+                f"{_quoted(certificate.program)}, and a certificate may name any program. If you know "
                 "the program, name it with --program: it then runs here, without a sandbox"
             )
-    raise typer.Exit(1 if not found["holds"] else 3 if program is None else 0)
+    raise typer.Exit(1 if not report["holds"] else 3 if program is None else 0)
 
 
 def _certificate_at(path: Path, program: str | None) -> Certificate:
@@ -399,18 +399,18 @@ def _certificate_at(path: Path, program: str | None) -> Certificate:
     from dpaudit_prove.certificates.reader import read_certificate
 
     try:
-        made = read_certificate(path)
+        certificate = read_certificate(path)
     except RefusedError as error:
         raise UsageError(
             f"certificate={path}: not a certificate of dpaudit prove ({one_line(error)}); "
             "dpaudit prove --out DIR writes one"
         ) from error
-    if program is not None and _resolved(program) != made.program:
+    if program is not None and _resolved(program) != certificate.program:
         raise UsageError(
-            f"program={one_line(program)}: the certificate says {_quoted(made.program)}; "
+            f"program={one_line(program)}: the certificate says {_quoted(certificate.program)}; "
             "name the program that you had proved, or leave --program out"
         )
-    return made
+    return certificate
 
 
 def _quoted(program: str) -> str:
@@ -418,9 +418,9 @@ def _quoted(program: str) -> str:
     return shown(program, limit=400)
 
 
-def _check_files(made: Certificate) -> None:
+def _check_files(certificate: Certificate) -> None:
     """The program's files are plain: the checker reads each to its end."""
-    for name in made.files:
+    for name in certificate.files:
         try:
             open_plain(name).close()
         except RefusedError as error:
@@ -446,43 +446,43 @@ def _run_apart(path: Path, *, tapes: int, seed: str) -> dict[str, Any]:
     if done.returncode or not lines:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise checker.Wrong(f"the program could not be run: {last}")
-    found: dict[str, Any] = json.loads(lines[-1])
-    if "wrong" in found:
-        raise checker.Wrong(found["wrong"])
-    return found
+    report: dict[str, Any] = json.loads(lines[-1])
+    if "wrong" in report:
+        raise checker.Wrong(report["wrong"])
+    return report
 
 
-def _checked(found: dict[str, Any], tapes: int) -> str:
-    says = (
-        f"the law follows from {found['states']:,} states and {found['transitions']:,} "
-        f"transitions, exactly, up to {found['residual']:.3g}{_shown(found)}"
+def _checked(report: dict[str, Any], tapes: int) -> str:
+    sentence = (
+        f"the law follows from {report['states']:,} states and {report['transitions']:,} "
+        f"transitions, exactly, up to {report['residual']:.3g}{_shown(report)}"
     )
-    if "replayed" in found:
-        says += f"; Python took {found['replayed']:,} of these transitions"
+    if "replayed" in report:
+        sentence += f"; Python took {report['replayed']:,} of these transitions"
         if tapes:
-            says += (
+            sentence += (
                 f", and agreed on {tapes:,} random tapes: program and certificate differ with "
                 f"probability at most {math.log(1000) / tapes:.2g} (99.9 % confidence)"
             )
-    return says
+    return sentence
 
 
-def _shown(found: dict[str, Any]) -> str:
+def _shown(report: dict[str, Any]) -> str:
     """What the certificate says of its laws, in words; the checker has checked it."""
-    says = ""
-    if found["values"]:
-        says += f"; {found['values']} returned values have coins of their own"
-    for epsilon, low, high in found["shows"].get("profile", [])[:1]:
-        first, second = (one_line(x, limit=80) for x in found["arguments"])
+    sentence = ""
+    if report["values"]:
+        sentence += f"; {report['values']} returned values have coins of their own"
+    for epsilon, low, high in report["shows"].get("profile", [])[:1]:
+        first, second = (one_line(x, limit=80) for x in report["arguments"])
         bounds = f"between {float(Fraction(low)):.4g} and {float(Fraction(high)):.4g}"
-        shown = "0" if epsilon == "ln(1)" else one_line(epsilon)
-        says += f"; between arguments {first} and {second} δ({shown}) is {bounds}"
-    if "dependence" in found["shows"]:
-        low, high = (float(Fraction(x)) for x in found["shows"]["dependence"])
-        says += (
+        exponent = "0" if epsilon == "ln(1)" else one_line(epsilon)
+        sentence += f"; between arguments {first} and {second} δ({exponent}) is {bounds}"
+    if "dependence" in report["shows"]:
+        low, high = (float(Fraction(x)) for x in report["shows"]["dependence"])
+        sentence += (
             f"; total variation to the product of the marginals between {low:.4g} and {high:.4g}"
         )
-    bits = set(found["bits"])
-    if not found["values"] and len(bits) == 1 and bits != {None}:
-        says += f"; every call reads {bits.pop():,} coin bits"
-    return says
+    bits = set(report["bits"])
+    if not report["values"] and len(bits) == 1 and bits != {None}:
+        sentence += f"; every call reads {bits.pop():,} coin bits"
+    return sentence

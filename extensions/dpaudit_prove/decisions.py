@@ -124,18 +124,18 @@ def of_factors(
     says = f"{len(factors.laws)} values have coins of their own: their joint law is a product, up "
     says += f"to {at_most(factors.residual)}"
 
-    def shown(place: int, output: Hashable, why: str) -> Counterexample:
-        return counterexample_of_factors(function, factors, place, output, why, options)
+    def shown(place: int, output: Hashable, reason: str) -> Counterexample:
+        return counterexample_of_factors(function, factors, place, output, reason, options)
 
-    found = _independent(factors.laws, says, claim, options, shown)
+    decision = _independent(factors.laws, says, claim, options, shown)
     if claim is not None:
-        found.fields["claimed"] = claimed_probabilities(factors.laws[0], claim)
-    return found
+        decision.fields["claimed"] = claimed_probabilities(factors.laws[0], claim)
+    return decision
 
 
 def _independent(
     laws: Sequence[ExactLaw],
-    says: str,
+    reason: str,
     claim: ClaimedLaw | None,
     options: ProofOptions,
     counterexample: Callable[[int, Hashable, str], Counterexample],
@@ -143,7 +143,7 @@ def _independent(
     """Compare each of some independent values with the claimed law, if there is one."""
     fields: dict[str, Any] = {"disjoint": "shown"}
     if claim is None:
-        return Decision("proved", says, fields)
+        return Decision("proved", reason, fields)
     tolerance = _tolerance(options)
     far = [distance(law, claim) for law in laws]
     low = max(d.total_variation.lower for d in far)
@@ -161,12 +161,12 @@ def _independent(
             f"{at_most(claim.probability(output).upper)}"
         )
         fields["counterexample"] = counterexample(place, output, why)
-        return Decision("refuted", f"{says}; {why}", fields)
+        return Decision("refuted", f"{reason}; {why}", fields)
     if high <= tolerance * len(laws):
         return Decision(
-            "proved", f"{says}; total variation to {claim} is at most {at_most(high)}", fields
+            "proved", f"{reason}; total variation to {claim} is at most {at_most(high)}", fields
         )
-    return Decision("undecided", f"{says}; their laws are not decided", fields)
+    return Decision("undecided", f"{reason}; their laws are not decided", fields)
 
 
 def of_joint_law(
@@ -177,14 +177,14 @@ def of_joint_law(
     options: ProofOptions,
 ) -> Decision:
     """What the joint law says where coins of their own could not be shown, and ``why``."""
-    found = dependence(explored.law)
+    joint = dependence(explored.law)
     why = f"coins of their own could not be shown ({one_line(why, limit=300)})"
-    if found is None:
+    if joint is None:
         return Decision("undecided", f"{why}, and there is no joint law of values", _NOT_SHOWN)
-    shows = {"dependence": [str(found.apart.lower), str(found.apart.upper)]}
-    if found.apart.lower > _tolerance(options):
-        return replace(_dependent(function, explored, found, options), shows=shows)
-    if found.apart.upper > _tolerance(options):
+    shows = {"dependence": [str(joint.apart.lower), str(joint.apart.upper)]}
+    if joint.apart.lower > _tolerance(options):
+        return replace(_dependent(function, explored, joint, options), shows=shows)
+    if joint.apart.upper > _tolerance(options):
         return Decision(
             "undecided", f"{why}, and dependence is not shown either", _NOT_SHOWN, shows
         )
@@ -194,24 +194,24 @@ def of_joint_law(
         row = next(r for r in rows if isinstance(r, tuple) and r[place] == output)
         return counterexample_of(function, options.args, explored, row, why, options)
 
-    says = f"the joint law of {len(found.marginals)} values is the product of their laws, up to "
-    says += at_most(found.apart.upper)
-    return replace(_independent(found.marginals, says, claim, options, shown), shows=shows)
+    says = f"the joint law of {len(joint.marginals)} values is the product of their laws, up to "
+    says += at_most(joint.apart.upper)
+    return replace(_independent(joint.marginals, says, claim, options, shown), shows=shows)
 
 
 def _dependent(
-    function: Callable[..., Any], explored: Exploration, found: Dependence, options: ProofOptions
+    function: Callable[..., Any], explored: Exploration, joint: Dependence, options: ProofOptions
 ) -> Decision:
-    row = found.row
-    says = (
+    row = joint.row
+    reason = (
         f"the joint law differs from the product of its marginals by at least "
-        f"{at_least(found.apart.lower)} in total variation; {one_line(repr(row), limit=80)} has "
+        f"{at_least(joint.apart.lower)} in total variation; {one_line(repr(row), limit=80)} has "
         f"probability ≥ {at_least(explored.law.lower(row))}"
     )
-    example = counterexample_of(function, options.args, explored, row, says, options)
-    says += one_coin_changed(function, explored, row, options)
+    example = counterexample_of(function, options.args, explored, row, reason, options)
+    reason += one_coin_changed(function, explored, row, options)
     return Decision(
-        "refuted", says, {"disjoint": "refuted", "counterexample": replace(example, says=says)}
+        "refuted", reason, {"disjoint": "refuted", "counterexample": replace(example, says=reason)}
     )
 
 
@@ -249,14 +249,14 @@ def of_privacy(
     if verdict == "refuted":
         first = 0 if point.direction == "a" else 1
         output = point.event[0]
-        says = (
+        reason = (
             f"P({one_line(repr(output), limit=80)}) ≥ {at_least(laws[first].lower(output))} "
             f"for one neighbour and ≤ {at_most(laws[1 - first].upper(output))} for the other"
         )
         fields["counterexample"] = counterexample_of(
-            function, calls[first], explored[first], output, says, options
+            function, calls[first], explored[first], output, reason, options
         )
-        return Decision("refuted", f"{where}; {says}", fields, shows)
+        return Decision("refuted", f"{where}; {reason}", fields, shows)
     return Decision(verdict, where, fields, shows)
 
 
@@ -279,7 +279,7 @@ def counterexample_of(
     args: Sequence[Any],
     explored: Exploration,
     output: Hashable,
-    says: str,
+    reason: str,
     options: ProofOptions,
 ) -> Counterexample:
     """The coins of a path to ``output``, and what Python returns on them: the same.
@@ -296,7 +296,7 @@ def counterexample_of(
             f"replay: on the same coins Python returned {one_line(repr(returned), limit=80)}, the "
             f"interpreter {one_line(repr(output), limit=80)}; please report this program"
         )
-    return _shown(output, coins, says)
+    return _shown(output, coins, reason)
 
 
 def counterexample_of_factors(
@@ -304,7 +304,7 @@ def counterexample_of_factors(
     factors: Factors,
     place: int,
     output: Hashable,
-    says: str,
+    reason: str,
     options: ProofOptions,
 ) -> Counterexample:
     """Coins on which the value at ``place`` of independent ones is ``output``.
@@ -312,10 +312,10 @@ def counterexample_of_factors(
     Raises:
         InterpreterMismatchError: Python returns no such value, or asks for other coins.
     """
-    wanted = {factors.order[place]: output}
+    targets = {factors.order[place]: output}
     coins: list[Coin] = []
     for i, graph in enumerate(part.graph for part in factors.parts):
-        path = path_to(graph, wanted.get(i, graph.outputs[0]))
+        path = path_to(graph, targets.get(i, graph.outputs[0]))
         assert path is not None  # noqa: S101
         coins += coins_of(graph, path)
     returned = _replayed(function, options.args, coins, options)
@@ -324,7 +324,7 @@ def counterexample_of_factors(
         raise InterpreterMismatchError(
             f"replay: Python returned {one_line(repr(returned), limit=80)}; please report this"
         )
-    return _shown(returned, coins, says)
+    return _shown(returned, coins, reason)
 
 
 def one_coin_changed(
@@ -345,10 +345,10 @@ def one_coin_changed(
             except ReplayMismatchError:
                 return None
 
-        found = one_coin_apart(run, tapes)
-    if found is None:
+        pair = one_coin_apart(run, tapes)
+    if pair is None:
         return ""
-    before, after, first, second = found
+    before, after, first, second = pair
     at = next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
     return (
         f"; Python returns {one_line(repr(first), limit=80)}, and with coin {at + 1} alone changed "
@@ -361,11 +361,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, Fraction))
 
 
-def _shown(output: Hashable, coins: Sequence[Coin], says: str) -> Counterexample:
+def _shown(output: Hashable, coins: Sequence[Coin], reason: str) -> Counterexample:
     return Counterexample(
         output=one_line(repr(output), limit=200),
         coins=tuple((_whole(c.count), _whole(c.value)) for c in coins),
-        says=says,
+        says=reason,
     )
 
 

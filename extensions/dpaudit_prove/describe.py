@@ -51,8 +51,8 @@ _PAGE_FACTS = ("Claim", "Arguments", "Coins", "Coin bits per call", "Outputs", "
 def describe_proof(result: ProofResult) -> Report:
     """The report of a proof or a refutation."""
     badge, verdict, outcome = _VERDICTS[result.verdict]
-    says = {"law": _law, "privacy": _privacy, "independent values": _independent}
-    headline = f"{badge}: {says[_question(result)](result)}{_residual(result)}"
+    sentences = {"law": _law, "privacy": _privacy, "independent values": _independent}
+    headline = f"{badge}: {sentences[_question(result)](result)}{_residual(result)}"
     found = result.counterexample
     check = Check(
         group="proof",
@@ -165,38 +165,38 @@ def _proof_meaning(result: ProofResult) -> Iterator[Meaning]:
         yield Meaning(heading=heading, says=_refuted(result))
         return
     if result.verdict == "undecided":
-        says = (
+        text = (
             "The claim was neither proved nor refuted within the limits, so this is not a pass. "
             "Repeat it with a longer --time-limit or a smaller --residual, or run dpaudit audit."
         )
-        yield Meaning(heading="Not decided", says=says)
+        yield Meaning(heading="Not decided", says=text)
         return
     proved = {
         "law": "the program returns each output with the claimed probability",
         "independent values": "no value that one call returns tells anything about its others",
         "privacy": "no output tells these two inputs apart better than is claimed",
     }[_question(result)]
-    says = (
+    text = (
         f"Up to the distance stated above, {proved}. This was derived from all paths of the "
         "program’s text but those stated above, not from a sample: there is no error probability. "
         "It holds if the coins are perfect, if Python does as documented, and for these files and "
         "arguments only: compare the SHA-256 below with the files that you run."
     )
-    yield Meaning(heading="A proof about the program’s text", says=says)
+    yield Meaning(heading="A proof about the program’s text", says=text)
     if result.profile:
-        says = "Other pairs of inputs were not looked at: choose the pair that differs most."
-        yield Meaning(heading="These two inputs only", says=says)
+        text = "Other pairs of inputs were not looked at: choose the pair that differs most."
+        yield Meaning(heading="These two inputs only", says=text)
 
 
 def _refuted(result: ProofResult) -> str:
-    says = "This is not a matter of chance: it was derived from the program’s text. "
+    text = "This is not a matter of chance: it was derived from the program’s text. "
     if result.counterexample is not None:
-        says += "Python itself, run on the coins below, returned the output in question. "
+        text += "Python itself, run on the coins below, returned the output in question. "
     if result.disjoint == "refuted":
-        says += "Whoever learns one value of a call learns something about the others. "
+        text += "Whoever learns one value of a call learns something about the others. "
     if result.profile:
-        says += "Whoever sees a release can tell the two inputs apart better than is claimed. "
-    return f"{says}Do not rely on the claim until the program has been corrected and proved again."
+        text += "Whoever sees a release can tell the two inputs apart better than is claimed. "
+    return f"{text}Do not rely on the claim until the program has been corrected and proved again."
 
 
 def _proof_sections(result: ProofResult) -> Iterator[Section]:
@@ -217,8 +217,8 @@ def _proof_sections(result: ProofResult) -> Iterator[Section]:
         charts.append(Text(f"Of the coins: {counted}.", look="note", terminal=True))
     if charts:
         yield Section(title="Figures", blocks=tuple(charts))
-    says = "A proof is about the text of a program. It has no error probability, and it"
-    yield not_covered(says, result.cannot_rule_out)
+    scope = "A proof is about the text of a program. It has no error probability, and it"
+    yield not_covered(scope, result.cannot_rule_out)
     yield Section(title="Check it", blocks=tuple(_certificate(result)))
     if result.profile:
         yield Section(title="The privacy profile", blocks=(_profile_table(result),))
@@ -229,11 +229,11 @@ def _proof_sections(result: ProofResult) -> Iterator[Section]:
             law.append(Text(f"{left:,} further outputs are not listed.", look="note"))
         yield Section(title="The exact law", blocks=tuple(law), folded=True, note="as a table")
     if others:
-        read = result.provenance.files[1:]
+        files_read = result.provenance.files[1:]
         table = Table(
             columns=(
-                Column("File", tuple(f.name for f in read)),
-                Column("SHA-256", tuple(f.sha256 for f in read)),
+                Column("File", tuple(f.name for f in files_read)),
+                Column("SHA-256", tuple(f.sha256 for f in files_read)),
             ),
             caption="Compare these fingerprints with what you run",
             quiet=True,
@@ -297,21 +297,21 @@ def _counterexample(result: ProofResult) -> Iterator[Block]:
     if found is None:
         return
     coins = found.coins
-    shown = ", ".join(f"{coin} of {count}" for count, coin in coins[:_SHOWN_COINS])
+    values = ", ".join(f"{coin} of {count}" for count, coin in coins[:_SHOWN_COINS])
     more = f", and {len(coins) - _SHOWN_COINS} more" if len(coins) > _SHOWN_COINS else ""
-    on = f"on these coins: {shown}{more}" if coins else "without asking for coins"
-    says = f"Run by Python itself, the unmodified program returned {found.output} {on}."
-    yield Text(says, terminal=True)
+    on = f"on these coins: {values}{more}" if coins else "without asking for coins"
+    sentence = f"Run by Python itself, the unmodified program returned {found.output} {on}."
+    yield Text(sentence, terminal=True)
     yield Text(f"{found.says}.", terminal=True)
-    kept = coins[:_MOST_COINS]
+    rows = coins[:_MOST_COINS]
     yield Table(
         columns=(
-            Column("Request", tuple(wording.count(i) for i in range(1, len(kept) + 1))),
-            Column("One of", tuple(str(count) for count, _ in kept), True),
-            Column("Coin (from 0)", tuple(str(coin) for _, coin in kept), True),
+            Column("Request", tuple(wording.count(i) for i in range(1, len(rows) + 1))),
+            Column("One of", tuple(str(count) for count, _ in rows), True),
+            Column("Coin (from 0)", tuple(str(coin) for _, coin in rows), True),
         ),
         caption="The coins in the order in which the program asked for them",
-        left_out=len(coins) - len(kept),
+        left_out=len(coins) - len(rows),
         ordered=True,
     )
 
@@ -412,7 +412,7 @@ def _proof_hazards(result: ProofResult) -> tuple[Hazard, ...]:
     return pyramid.hazards()
 
 
-def not_covered(says: str, spots: tuple[str, ...]) -> Section:
+def not_covered(opening: str, spots: tuple[str, ...]) -> Section:
     """What a result says nothing about, with the beginning of a sentence."""
-    blocks = (Text(f"{says} says nothing about:"), Items(spots))
+    blocks = (Text(f"{opening} says nothing about:"), Items(spots))
     return Section(title="What this does not cover", blocks=blocks)

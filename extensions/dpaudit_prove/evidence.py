@@ -78,28 +78,28 @@ def dpaudit(*arguments: str) -> tuple[int, Row, float, str]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     try:
-        said = json.loads(done.stdout)
+        result = json.loads(done.stdout)
     except ValueError:
-        said = {}
-    return done.returncode, said, cpu, done.stderr.strip()
+        result = {}
+    return done.returncode, result, cpu, done.stderr.strip()
 
 
 def proved(program: str, *options: str, check: bool = True) -> Row:
     """A proof with its certificate, and the certificate's check."""
     with tempfile.TemporaryDirectory() as folder:
-        code, said, cpu, error = dpaudit("prove", program, *options, "--out", folder)
-        if not said:
-            words = error.splitlines()[-1] if error else ""
-            return {"exit": code, "error": re.sub(r"/\S*/site-packages/", "", words)}
+        code, result, cpu, error = dpaudit("prove", program, *options, "--out", folder)
+        if not result:
+            last = error.splitlines()[-1] if error else ""
+            return {"exit": code, "error": re.sub(r"/\S*/site-packages/", "", last)}
         row = {
             "exit": code,
             "cpu_seconds": cpu,
-            **{name: said[name] for name in ("verdict", "states", "outputs", "residual")},
-            **{name: said.get(name) for name in ("total_variation", "log_ratio", "profile")},
-            "reason": said["reason"],
-            "coin_count": said.get("coin_count"),
-            "disjoint": said.get("disjoint"),
-            "counterexample": said.get("counterexample"),
+            **{name: result[name] for name in ("verdict", "states", "outputs", "residual")},
+            **{name: result.get(name) for name in ("total_variation", "log_ratio", "profile")},
+            "reason": result["reason"],
+            "coin_count": result.get("coin_count"),
+            "disjoint": result.get("disjoint"),
+            "counterexample": result.get("counterexample"),
         }
         for file in Path(folder).glob("certificate.json.gz"):
             row["certificate_bytes"] = file.stat().st_size
@@ -149,8 +149,8 @@ def asked(
 
 
 def biased() -> str:
-    words = Fraction(int(asked("import ours; print(ours.LIE_2)").stdout), 1 << 64)
-    return f"bernoulli:p={words}"
+    probability = Fraction(int(asked("import ours; print(ours.LIE_2)").stdout), 1 << 64)
+    return f"bernoulli:p={probability}"
 
 
 def diffprivlib() -> str:
@@ -267,8 +267,8 @@ def dpaudit_law(law: str, parameter: int) -> dict[int, float]:
 
     from dpaudit_prove.run import prove_law
 
-    found = prove_law(getattr(model, f"discrete_{law}"), parameter)
-    return {int(x): float(p) for x, p in found.mass.items()}  # type: ignore[call-overload]
+    law_ = prove_law(getattr(model, f"discrete_{law}"), parameter)
+    return {int(x): float(p) for x, p in law_.mass.items()}  # type: ignore[call-overload]
 
 
 def chi_squared(counts: Mapping[int, int], law: Mapping[int, float]) -> Row:
@@ -276,10 +276,10 @@ def chi_squared(counts: Mapping[int, int], law: Mapping[int, float]) -> Row:
     total = sum(counts.values())
     cells = {x: p * total for x, p in law.items() if p * total >= 10}
     rest = total - sum(cells.values())
-    seen = [counts.get(x, 0) for x in cells]
-    pairs = [*zip(seen, cells.values(), strict=True)]
+    observed = [counts.get(x, 0) for x in cells]
+    pairs = [*zip(observed, cells.values(), strict=True)]
     if rest >= 1:
-        pairs.append((total - sum(seen), rest))
+        pairs.append((total - sum(observed), rest))
     statistic = sum((o - e) ** 2 / e for o, e in pairs)
     freedom = len(pairs) - 1
     return {"chi2": statistic, "freedom": freedom, "p": float(chi2.sf(statistic, freedom))}
@@ -293,24 +293,24 @@ def sampling() -> Iterator[tuple[str, Callable[[], Row]]]:
 def compared(table: Row) -> Row:
     """A claim that is proved or refuted, and what 10^6 releases per neighbour show of it."""
     program, epsilon = table["program"], table["epsilon"]
-    asked = asks(table, delta=table.get("delta") if table.get("delta") == "0.0073" else "1e-9")
+    options = asks(table, delta=table.get("delta") if table.get("delta") == "0.0073" else "1e-9")
     with tempfile.TemporaryDirectory() as folder:
         bug = next((bug for bug in listed("bug") if bug["name"] == table["name"]), None)
         if bug is not None:
             program = f"{planted(bug, Path(folder))}:laplace_mechanism"
-        exact = proved(f"python:{program}", *asked, check=False)
-        asked[1] = asked[1].replace("],[", ";").strip("[]")
-        asked[3] = str(value_of(epsilon))
-        code, said, cpu, error = dpaudit(
-            *("mechanism", f"python:{program}", "--call", "f(value)", *asked),
+        exact = proved(f"python:{program}", *options, check=False)
+        options[1] = options[1].replace("],[", ";").strip("[]")
+        options[3] = str(value_of(epsilon))
+        code, result, cpu, error = dpaudit(
+            *("mechanism", f"python:{program}", "--call", "f(value)", *options),
             *("--samples", str(RELEASES), "--seed", "20261224", "--time-limit", "3000"),
         )
-    seen = {name: said.get(name) for name in ("verdict", "reason", "epsilon", "delta")}
+    fields = {name: result.get(name) for name in ("verdict", "reason", "epsilon", "delta")}
     return {
         "claimed": epsilon,
         "proved": exact,
-        "sampled": {"exit": code, "cpu_seconds": cpu, "releases": RELEASES, **seen}
-        | ({} if said else {"error": error}),
+        "sampled": {"exit": code, "cpu_seconds": cpu, "releases": RELEASES, **fields}
+        | ({} if result else {"error": error}),
     }
 
 
@@ -335,12 +335,12 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for part in options.parts:
         path = options.out / f"{part}.json"
-        known = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else {}
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else {}
         for name, make in library(options.python) if part == "library" else PARTS[part]():
-            if name not in known:
-                known[name] = make()
-            print(part, name, json.dumps(known[name])[:400], sep=" | ", flush=True)
-            text = json.dumps({"machine": MACHINE, "rows": known}, indent=1, ensure_ascii=False)
+            if name not in rows:
+                rows[name] = make()
+            print(part, name, json.dumps(rows[name])[:400], sep=" | ", flush=True)
+            text = json.dumps({"machine": MACHINE, "rows": rows}, indent=1, ensure_ascii=False)
             path.write_text(text + "\n", encoding="utf-8")
 
 

@@ -89,7 +89,7 @@ def prove_law(
         RefusedProgramError: the program uses something that is not a function of its coins, with a
             probability above ``residual``.
     """
-    found = explore(
+    exploration = explore(
         function,
         args,
         kwargs,
@@ -98,9 +98,9 @@ def prove_law(
         time_limit=time_limit,
         progress=None,
     )
-    if found.refusals and found.law.residual > residual:
-        raise RefusedProgramError(found.refusals[0].reason)
-    return found.law
+    if exploration.refusals and exploration.law.residual > residual:
+        raise RefusedProgramError(exploration.refusals[0].reason)
+    return exploration.law
 
 
 def prove(
@@ -123,7 +123,7 @@ def prove(
     """
     begun = time.monotonic()
     calls: list[tuple[Any, ...]] = [options.args]
-    factors, said = None, claim or ""
+    factors, claim_text = None, claim or ""
     if neighbours is not None:
         if claim_epsilon is None:
             raise UsageError("claim_epsilon: needed with neighbours; e.g. --claim-epsilon 1")
@@ -133,7 +133,7 @@ def prove(
         decision.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
     elif options.disjoint:
         parsed = None if claim is None else ClaimedLaw.parse(claim)
-        said = "" if parsed is None else str(parsed)
+        claim_text = "" if parsed is None else str(parsed)
         try:
             factors = factors_of(function, options, progress)
             explored, calls = [*factors.parts], calls * len(factors.parts)
@@ -150,7 +150,7 @@ def prove(
         explored = [_explore(function, options.args, options, progress)]
         decision = of_law(function, explored[0], parsed, options)
         decision.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
-    result = _result(decision, explored, factors, program, said, options)
+    result = _result(decision, explored, factors, program, claim_text, options)
     result = replace(result, seconds=time.monotonic() - begun)
     returned = factors.returned if factors else None
     return Proof(result, tuple(explored), tuple(calls), returned, decision.shows)
@@ -216,13 +216,13 @@ def _explore(
 
 
 def _shown_arguments(options: ProofOptions) -> str:
-    shown = [repr(a) for a in options.args]
-    shown += [f"{k}={v!r}" for k, v in (options.kwargs or {}).items()]
-    return one_line(", ".join(shown), limit=400)
+    arguments = [repr(a) for a in options.args]
+    arguments += [f"{k}={v!r}" for k, v in (options.kwargs or {}).items()]
+    return one_line(", ".join(arguments), limit=400)
 
 
 def _provenance(graphs: Sequence[Graph]) -> Any:
-    made = provenance.collect(seed="", plugins=())
+    collected = provenance.collect(seed="", plugins=())
     files: dict[str, AuditedFile] = {}
     for graph in graphs:
         for name, text in graph.machine.sources.texts.items():
@@ -232,4 +232,4 @@ def _provenance(graphs: Sequence[Graph]) -> Any:
                 size=len(text.encode()),
                 modified="",
             )
-    return provenance.identified(made, by="", files=files.values())
+    return provenance.identified(collected, by="", files=files.values())

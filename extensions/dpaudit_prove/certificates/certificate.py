@@ -62,8 +62,8 @@ def certificate_of(
 def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
     """An exploration as an automaton."""
     graph, law = explored.graph, explored.law
-    kept = sorted(explored.visits)
-    number = {state: i for i, state in enumerate(kept)}
+    expanded = sorted(explored.visits)
+    number = {state: i for i, state in enumerate(expanded)}
     outputs = [written(x) for x in law.mass]
     output_number = {json.dumps(x): i for i, x in enumerate(outputs)}
     best = likeliest_branches(graph)
@@ -72,15 +72,15 @@ def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
     def target(branch: Branch) -> int | None:
         if branch.to >= 0:
             return number.get(branch.to)
-        found = output_number.get(json.dumps(written(graph.outputs[-1 - branch.to])))
-        return None if found is None else -1 - found
+        index = output_number.get(json.dumps(written(graph.outputs[-1 - branch.to])))
+        return None if index is None else -1 - index
 
-    def shown(branch: Branch) -> list[Any]:
+    def branch_row(branch: Branch) -> list[Any]:
         registers = [_listed(o) for o in branch.registers]
         return [list(branch.requests), registers, target(branch)]
 
     states = []
-    for old in kept:
+    for old in expanded:
         state = graph.states[old]
         _, before, via = best[old]
         states.append(
@@ -90,10 +90,10 @@ def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
                 "cuts": list(state.cuts),
                 "via": None if before < 0 else [number[before], _index(graph, before, via)],
                 "onward": onward.get(old, 0),
-                "branches": [shown(b) for b in state.branches or ()],
+                "branches": [branch_row(b) for b in state.branches or ()],
             }
         )
-    first = shown(graph.started)
+    first = branch_row(graph.started)
     return {
         "args": [_argument(a) for a in args],
         "first": first,
@@ -102,30 +102,30 @@ def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
         "law": [str(p) for p in law.mass.values()],
         "residual": str(law.residual),
         "exact": explored.exact,
-        "visits": [_visits(explored.visits[s], exact=explored.exact) for s in kept],
+        "visits": [_visits(explored.visits[s], exact=explored.exact) for s in expanded],
         "bits": _bits(first, states),
     }
 
 
 def _bits(first: Any, states: list[Any]) -> list[int] | None:
     """Bits read on the way to each state, and to every end; None if paths differ."""
-    found: dict[int, int] = {}
+    totals: dict[int, int] = {}
     todo = [(0, first)]
     while todo:
         before, (requests, _, to) = todo.pop()
         if to is None:
             return None
         now, at = before + sum((count - 1).bit_length() for count in requests), max(to, -1)
-        if at not in found and at >= 0:
+        if at not in totals and at >= 0:
             todo += [(now, branch) for branch in states[at]["branches"]]
-        if found.setdefault(at, now) != now:
+        if totals.setdefault(at, now) != now:
             return None
-    return [found[at] for at in [*range(len(states)), -1]] if len(found) > len(states) else None
+    return [totals[at] for at in [*range(len(states)), -1]] if len(totals) > len(states) else None
 
 
-def write_certificate(made: Mapping[str, Any], path: Path) -> str:
+def write_certificate(certificate: Mapping[str, Any], path: Path) -> str:
     """Write a certificate, compressed; returns its SHA-256. The same proof gives the same bytes."""
-    text = json.dumps(made, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(certificate, separators=(",", ":"), allow_nan=False)
     data = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     write_file(path, data)
     return hashlib.sha256(data).hexdigest()
@@ -154,26 +154,26 @@ def _index(graph: Graph, number: int, branch: Branch) -> int:
     return next(i for i, b in enumerate(graph.states[number].branches or ()) if b is branch)
 
 
-def _onward(graph: Graph, kept: Mapping[int, int]) -> dict[int, int]:
+def _onward(graph: Graph, expanded: Mapping[int, int]) -> dict[int, int]:
     """For every state the branch that leads soonest to an end."""
     into: dict[int, list[tuple[int, int, float]]] = {}
-    for old in kept:
+    for old in expanded:
         state = graph.states[old]
         for i, branch in enumerate(state.branches or ()):
             cost = math.log(state.total) - math.log(branch.high - branch.low) + 1e-9
             into.setdefault(branch.to, []).append((old, i, cost))
-    found: dict[int, int] = {}
+    exits: dict[int, int] = {}
     heap = [(cost, old, i) for to in into if to < 0 for old, i, cost in into[to]]
     heapq.heapify(heap)
     while heap:
         cost, old, i = heapq.heappop(heap)
-        if old in found:
+        if old in exits:
             continue
-        found[old] = i
+        exits[old] = i
         for before, j, more in into.get(old, ()):
-            if before not in found:
+            if before not in exits:
                 heapq.heappush(heap, (cost + more, before, j))
-    return found
+    return exits
 
 
 def _argument(value: Any) -> Any:

@@ -165,26 +165,32 @@ def _field_first(message: str, where: str = "") -> str:
     """A message of msgspec's with the field in front, and without patterns."""
     rule, _, place = message.partition(" - at `$")
     place = f"{where}{place.rstrip('`')}".lstrip(".") or "all of it"
-    for pattern, words in _WRITTEN.items():
+    for pattern, description in _WRITTEN.items():
         if rule.endswith(repr(pattern)):
-            return f"{place}: must be {words}"
+            return f"{place}: must be {description}"
     return f"{place}: {rule[:1].lower()}{rule[1:]}"
 
 
-def _check(made: Certificate) -> None:
+def _check(certificate: Certificate) -> None:
     """What no type says: lengths, and numbers that point at a place in another list."""
-    check_depth([made.kwargs, made.returned or [], *(x for p in made.parts for x in _foreign(p))])
-    count = _check_argument(made.kwargs.values(), "kwargs")
-    _check_outputs([x for x in made.returned or [] if not isinstance(x, int)], "returned")
-    if "/" in made.files or "/" in made.kwargs:
+    check_depth(
+        [
+            certificate.kwargs,
+            certificate.returned or [],
+            *(x for p in certificate.parts for x in _foreign(p)),
+        ]
+    )
+    count = _check_argument(certificate.kwargs.values(), "kwargs")
+    _check_outputs([x for x in certificate.returned or [] if not isinstance(x, int)], "returned")
+    if "/" in certificate.files or "/" in certificate.kwargs:
         raise RefusedError("files, kwargs: / is no name")
-    for number, part in enumerate(made.parts):
+    for number, part in enumerate(certificate.parts):
         where = f"parts[{number}]"
         count += _check_argument(part.args, f"{where}.args")
         _check_part(part, where)
     if count > _MOST_ARGUMENTS:
         raise RefusedError(f"args, kwargs: {count:,} values; at most {_MOST_ARGUMENTS:,}")
-    _check_shows(made)
+    _check_shows(certificate)
 
 
 def _foreign(part: _Part) -> Iterator[list[Any]]:
@@ -278,10 +284,10 @@ def _check_ways(part: _Part, where: str) -> None:
                 raise RefusedError(f"{where}.states[{at}].via: a circle that never begins")
 
 
-def _check_shows(made: Certificate) -> None:
-    shows = made.shows
-    if shows.profile is not UNSET and len(made.parts) != 2:
-        raise RefusedError(f"shows.profile: needs 2 parts; there are {len(made.parts)}")
+def _check_shows(certificate: Certificate) -> None:
+    shows = certificate.shows
+    if shows.profile is not UNSET and len(certificate.parts) != 2:
+        raise RefusedError(f"shows.profile: needs 2 parts; there are {len(certificate.parts)}")
     ends = [] if shows.dependence is UNSET else [*shows.dependence]
     for epsilon, low, high in shows.profile or ():
         ends += low, high
@@ -290,7 +296,7 @@ def _check_shows(made: Certificate) -> None:
     if any(Fraction(x) > 1 for x in ends):
         raise RefusedError("shows: a bound of a probability is above 1")
     if shows.dependence is not UNSET:
-        sizes = {len(x) if isinstance(x, list) else -1 for x in made.parts[0].outputs}
+        sizes = {len(x) if isinstance(x, list) else -1 for x in certificate.parts[0].outputs}
         if len(sizes) > 1 or -1 in sizes:
             raise RefusedError("shows.dependence: needs outputs that are lists of one length")
 
@@ -302,9 +308,9 @@ def _convert(value: Any, kind: Any, where: str) -> None:
         raise RefusedError(_field_first(str(error), where)) from error
 
 
-def _same(length: int, wanted: int, where: str, of: str) -> None:
-    if length != wanted:
-        raise RefusedError(f"{where}: has {length:,} values for {wanted:,} {of}")
+def _same(length: int, expected: int, where: str, of: str) -> None:
+    if length != expected:
+        raise RefusedError(f"{where}: has {length:,} values for {expected:,} {of}")
 
 
 def _within(index: int, many: int, where: str) -> None:

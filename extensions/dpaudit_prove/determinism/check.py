@@ -91,13 +91,13 @@ def determinism(
     if not 2 <= calls <= 64 or not 1 <= dim <= 64:
         raise UsageError(f"calls={calls}, dim={dim}: 2 to 64 calls of 1 to 64 values are made")
     begun = time.monotonic()
-    seen = scan(library)
+    contents = scan(library)
     with driver(
-        library, symbol, calls=calls, dim=dim, random_instructions=seen.random_instructions
+        library, symbol, calls=calls, dim=dim, random_instructions=contents.random_instructions
     ) as run:
         check = _Check(run, timeout)
         coins, sources = check.run()
-    uncontrolled = (*seen.not_controlled, *_uncontrolled(sources), *check.open)
+    uncontrolled = (*contents.not_controlled, *_uncontrolled(sources), *check.open)
     return DeterminismResult(
         verdict="finding" if check.findings else "inconclusive" if uncontrolled else "no-finding",
         library=one_line(library),
@@ -136,30 +136,30 @@ class _Check:
         return coins, next(iter(base.values())).events
 
     def _all(self, scenarios: Iterable[Scenario]) -> list[Run]:
-        wanted = list(scenarios)
-        self.runs += len(wanted)
-        return self._driver.run(wanted, timeout=self._timeout) if wanted else []
+        batch = list(scenarios)
+        self.runs += len(batch)
+        return self._driver.run(batch, timeout=self._timeout) if batch else []
 
     def _same_coins(self, base: Mapping[Scenario, Run]) -> None:
         """Another process, clock, number, memory; and each call without those before it."""
-        wanted = [
+        variants = [
             (tape, how, other)
             for tape in base
             for how, other in _with_same_coins(tape, self._driver.calls)
         ]
-        told: set[str] = set()
-        runs = self._all(other for _, _, other in wanted)
-        for (tape, how, _), run in zip(wanted, runs, strict=True):
+        reported: set[str] = set()
+        runs = self._all(other for _, _, other in variants)
+        for (tape, how, _), run in zip(variants, runs, strict=True):
             where = _difference(base[tape], run)
-            if where is not None and how not in told:
-                told.add(how)
+            if where is not None and how not in reported:
+                reported.add(how)
                 self.findings.append(
                     f"the same coins give another value {how}{_shown(where, base[tape], run)}"
                 )
 
     def _replaced(self, base: Mapping[Scenario, Run]) -> tuple[CoinBytes, ...]:
         """Which values change with each of the coins; bytes of coins per value of a vector."""
-        taken: dict[int, list[int]] = defaultdict(list)
+        bytes_by_value: dict[int, list[int]] = defaultdict(list)
         for tape in list(base)[:_REPLACED_TAPES]:
             before = base[tape]
             groups = [(call, at, 0, count) for (call, at), count in before.coins.items()]
@@ -173,10 +173,10 @@ class _Check:
                 for value in _union(changes):
                     counts[value] += unit[3] - unit[2]
             for (_, place), count in counts.items():
-                taken[place].append(count)
+                bytes_by_value[place].append(count)
         return tuple(
             CoinBytes(value=place, least=min(found), most=max(found))
-            for place, found in sorted(taken.items())
+            for place, found in sorted(bytes_by_value.items())
         )
 
     def _reached(
@@ -265,8 +265,8 @@ def _difference(before: Run, after: Run) -> Value | None:
 
 def _uncontrolled(events: Mapping[str, int]) -> list[str]:
     """What a run asked for that was passed through."""
-    known = {*_SOURCES, *_CLOCKS, *_NUMBERS, "/dev/urandom", "/dev/random"}
-    return [f"asked for: {event}" for event in sorted(events.keys() - known)]
+    controlled = {*_SOURCES, *_CLOCKS, *_NUMBERS, "/dev/urandom", "/dev/random"}
+    return [f"asked for: {event}" for event in sorted(events.keys() - controlled)]
 
 
 def _named(unit: Coins) -> str:
@@ -343,25 +343,25 @@ def _determinism_headline(result: DeterminismResult) -> str:
 
 def _determinism_meaning(verdict: Verdict) -> Meaning:
     if verdict == "finding":
-        says = (
+        text = (
             "Something other than fresh coins decides a value, or several values share coins, so "
             "noise may be predictable or repeat. Have the source examined before you use it; a "
             "finding says nothing about intent."
         )
-        return Meaning(heading="Values depend on more than coins of their own", says=says)
+        return Meaning(heading="Values depend on more than coins of their own", says=text)
     if verdict == "inconclusive":
-        says = (
+        text = (
             "The function uses something that the auditor could not answer in its place, so the "
             "runs cannot show where its values come from. This is neither a pass nor a finding."
         )
-        return Meaning(heading="No verdict", says=says)
-    says = (
+        return Meaning(heading="No verdict", says=text)
+    text = (
         "With the same coins the function gave the same values, and no coin reached two of them, "
         "in all runs. That is evidence against stored state and shared seeds, not a proof: other "
         "coins were not tried, and whether the values follow the claimed law was not looked at "
         "(dpaudit audit does that)."
     )
-    return Meaning(heading="Each value came from coins of its own", says=says)
+    return Meaning(heading="Each value came from coins of its own", says=text)
 
 
 def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
@@ -388,12 +388,12 @@ def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
             marked=(True,) * len(result.findings),
             terminal="Findings",
         )
-    taken = () if not result.coin_bytes else (_bytes_table(result.coin_bytes),)
-    yield Section(title="What was found", blocks=(found, *taken))
-    says = "These calls and instructions were answered with the auditor’s coins, clock and process"
-    asked: Block = Text("The function asked for nothing.", terminal=True)
+    coins = () if not result.coin_bytes else (_bytes_table(result.coin_bytes),)
+    yield Section(title="What was found", blocks=(found, *coins))
+    scope = "These calls and instructions were answered with the auditor’s coins, clock and process"
+    requests: Block = Text("The function asked for nothing.", terminal=True)
     if result.sources:
-        asked = Table(
+        requests = Table(
             columns=(
                 Column("Asked for", tuple(result.sources)),
                 Column(
@@ -404,7 +404,7 @@ def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
             ordered=True,
             terminal="Asked for in one run",
         )
-    yield Section(title="What was interposed", blocks=(Text(f"{says} number."), asked))
+    yield Section(title="What was interposed", blocks=(Text(f"{scope} number."), requests))
     if result.not_controlled:
         items = Table(
             columns=(Column("Not controlled", result.not_controlled),),
@@ -412,16 +412,16 @@ def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
             terminal="Not controlled",
         )
         yield Section(title="What could not be controlled", blocks=(items,))
-    says = "This is less than a proof of the law: the runs are a few of all that are possible. It"
-    yield not_covered(says, result.cannot_rule_out)
+    scope = "This is less than a proof of the law: the runs are a few of all that are possible. It"
+    yield not_covered(scope, result.cannot_rule_out)
 
 
-def _bytes_table(taken: tuple[CoinBytes, ...]) -> Table:
+def _bytes_table(coins: tuple[CoinBytes, ...]) -> Table:
     return Table(
         columns=(
-            Column("Value", tuple(wording.count(t.value) for t in taken), True),
-            Column("Bytes of coins at least", tuple(wording.count(t.least) for t in taken), True),
-            Column("Bytes of coins at most", tuple(wording.count(t.most) for t in taken), True),
+            Column("Value", tuple(wording.count(t.value) for t in coins), True),
+            Column("Bytes of coins at least", tuple(wording.count(t.least) for t in coins), True),
+            Column("Bytes of coins at most", tuple(wording.count(t.most) for t in coins), True),
         ),
         caption="Bytes of coins that each value of a vector depends on, over all runs",
         ordered=True,

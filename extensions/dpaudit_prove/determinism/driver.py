@@ -163,13 +163,13 @@ def _read(text: str) -> Run:
     failure = "it ended without an answer"
     for line in text.splitlines()[1:]:
         kind, _, rest = line.partition(" ")
-        words = rest.split(" ")
+        fields = rest.split(" ")
         if kind == "value":
-            values[int(words[0]), int(words[1])] = int(words[2], 16)
+            values[int(fields[0]), int(fields[1])] = int(fields[2], 16)
         elif kind == "coins":
-            coins[int(words[0]), int(words[1])] = int(words[2])
+            coins[int(fields[0]), int(fields[1])] = int(fields[2])
         elif kind == "event":
-            events[one_line(rest.partition(" ")[2])] += int(words[0])
+            events[one_line(rest.partition(" ")[2])] += int(fields[0])
         elif kind == "fail":
             failure = one_line(rest)
         elif kind == "end":
@@ -222,11 +222,12 @@ def scan(library: Path) -> Scan:
     Raises:
         UsageError: objdump and nm are not installed, or cannot read the file.
     """
-    found = _instructions(_told("objdump", "-d", "--no-show-raw-insn", library))
+    instructions = _instructions(_told("objdump", "-d", "--no-show-raw-insn", library))
     imports = _imports(_told("nm", "-D", "--undefined-only", library))
     needed = re.findall(r"NEEDED\s+(\S+)", _told("objdump", "-p", library))
     open_ends = [
-        f"{len(found[name])} × the instruction {name}" for name in sorted(found.keys() - _RANDOM)
+        f"{len(instructions[name])} × the instruction {name}"
+        for name in sorted(instructions.keys() - _RANDOM)
     ]
     unknown = [
         name for name in imports if not (_CONTROLLED.fullmatch(name) or _PURE.fullmatch(name))
@@ -237,19 +238,19 @@ def scan(library: Path) -> Scan:
     others = [one_line(name) for name in needed if not _LIBRARIES.fullmatch(name)]
     if others:
         open_ends.append(f"needs {', '.join(others)}, whose code was not read")
-    addresses = sorted(a for name in _RANDOM for a in found.get(name, []))
+    addresses = sorted(a for name in _RANDOM for a in instructions.get(name, []))
     return Scan(tuple(addresses), tuple(open_ends))
 
 
 def _instructions(text: str) -> dict[str, list[int]]:
     """Addresses of the instructions that read something outside memory."""
-    found: dict[str, list[int]] = {}
+    addresses: dict[str, list[int]] = {}
     for line in text.splitlines():
         address, tab, rest = line.partition(":\t")
         name = next((w for w in rest.split() if w not in _PREFIXES), "") if tab else ""
         if name in _RANDOM or name in _NOT_TRAPPED:
-            found.setdefault(name, []).append(int(address, 16))
-    return found
+            addresses.setdefault(name, []).append(int(address, 16))
+    return addresses
 
 
 def _imports(text: str) -> list[str]:
@@ -257,13 +258,13 @@ def _imports(text: str) -> list[str]:
 
 
 def _told(program: str, *arguments: str | Path) -> str:
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         raise UsageError(f"{program}: not found; install binutils (it comes with gcc)")
     result = subprocess.run(
-        [found, *map(str, arguments)], capture_output=True, timeout=_SECONDS, check=False
+        [path, *map(str, arguments)], capture_output=True, timeout=_SECONDS, check=False
     )
     if result.returncode:
-        said = result.stderr.decode(errors="replace").strip()
-        raise UsageError(f"library={one_line(arguments[-1])}: {program} says {one_line(said)}")
+        message = result.stderr.decode(errors="replace").strip()
+        raise UsageError(f"library={one_line(arguments[-1])}: {program} says {one_line(message)}")
     return result.stdout.decode(errors="replace")

@@ -120,15 +120,15 @@ def explore(
     target = float(residual) / 2
     while True:
         finished = graph.explore(residual=target, progress=progress)
-        found = law_of(graph)
-        left = found.law.residual - sum(r.probability for r in found.refusals)
+        exploration = law_of(graph)
+        left = exploration.law.residual - sum(r.probability for r in exploration.refusals)
         if left <= residual or not finished or not graph.undecided:
             break
         target /= 4
-    if graph.refusals and finished and not found.law.mass:
+    if graph.refusals and finished and not exploration.law.mass:
         raise next(iter(graph.refusals.values()))
     finished = finished and left <= residual
-    return replace(found, finished=finished, seconds=time.monotonic() - begun)
+    return replace(exploration, finished=finished, seconds=time.monotonic() - begun)
 
 
 def _check_call(
@@ -206,21 +206,21 @@ def _leading_out(graph: Graph) -> list[int]:
         for branch in state.branches or ():
             into.setdefault(branch.to, []).append(number)
     todo = [t for t in into if t < 0 or graph.states[t].branches is None]
-    found = set(todo)
+    leading = set(todo)
     while todo:
         for number in into.get(todo.pop(), ()):
-            if number not in found:
-                found.add(number)
+            if number not in leading:
+                leading.add(number)
                 todo.append(number)
-    return [i for i, s in enumerate(graph.states) if s.branches is not None and i in found]
+    return [i for i, s in enumerate(graph.states) if s.branches is not None and i in leading]
 
 
 def _merged(edges: list[Edge]) -> list[Edge]:
-    found: dict[tuple[int, int], tuple[int, int]] = {}
+    sums: dict[tuple[int, int], tuple[int, int]] = {}
     for source, target, over, below in edges:
-        before = found.get((source, target))
-        found[source, target] = (over + (before[0] if before else 0), below)
-    return [(s, t, over, below) for (s, t), (over, below) in found.items()]
+        before = sums.get((source, target))
+        sums[source, target] = (over + (before[0] if before else 0), below)
+    return [(s, t, over, below) for (s, t), (over, below) in sums.items()]
 
 
 def _ends(graph: Graph, visits: Mapping[int, Fraction], *, exact: bool) -> dict[int, Fraction]:
@@ -239,8 +239,8 @@ def _ends(graph: Graph, visits: Mapping[int, Fraction], *, exact: bool) -> dict[
 
 
 def _law(mass: Mapping[Hashable, Fraction], states: int) -> ExactLaw:
-    kept = {x: p for x, p in mass.items() if p > 0}
-    residual = 1 - sum(kept.values(), Fraction(0))
+    positive = {x: p for x, p in mass.items() if p > 0}
+    residual = 1 - sum(positive.values(), Fraction(0))
     if residual < 0:
         raise RefusedProgramError("the probabilities found add up to more than 1: please report")
-    return ExactLaw(kept, residual, states)
+    return ExactLaw(positive, residual, states)

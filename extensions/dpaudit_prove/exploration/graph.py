@@ -262,17 +262,17 @@ class Graph:
                     inside.append((i, position[branch.to], share))
                 elif branch.to >= 0:
                     outside.append((i, branch.to, share))
-        given = np.zeros(len(expanded))
+        arrivals = np.zeros(len(expanded))
         for number, mass in source.items():
-            given[position[number]] = mass
+            arrivals[position[number]] = mass
         rows, columns, values = zip(*inside, strict=True) if inside else ((), (), ())
         shape = len(expanded), len(expanded)
-        visits = _visits(scipy.sparse.csr_matrix((values, (rows, columns)), shape=shape), given)
-        found: dict[int, float] = {}
+        visits = _visits(scipy.sparse.csr_matrix((values, (rows, columns)), shape=shape), arrivals)
+        flow: dict[int, float] = {}
         for i, to, share in outside:
             if visits[i] > 0:
-                found[to] = found.get(to, 0.0) + float(visits[i]) * share
-        return found
+                flow[to] = flow.get(to, 0.0) + float(visits[i]) * share
+        return flow
 
     @property
     def started(self) -> Branch:
@@ -292,16 +292,16 @@ def _visits(matrix: Any, source: Any) -> Any:
     size = len(source)
     identity = scipy.sparse.identity(size, format="csc")
     try:
-        found = scipy.sparse.linalg.splu((identity - matrix.T).tocsc()).solve(source)
-        if np.isfinite(found).all() and found.min(initial=0.0) > -1e-6:
-            return found
+        visits = scipy.sparse.linalg.splu((identity - matrix.T).tocsc()).solve(source)
+        if np.isfinite(visits).all() and visits.min(initial=0.0) > -1e-6:
+            return visits
     except RuntimeError:  # singular
         pass
-    found, now = source.copy(), source
+    visits, now = source.copy(), source
     for _ in range(4 * size + 100):
         now = matrix.T @ now
-        found += now
-    return found
+        visits += now
+    return visits
 
 
 def _typed(value: Any) -> Hashable:

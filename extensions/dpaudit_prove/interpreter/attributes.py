@@ -82,7 +82,7 @@ def attribute(vm: Machine, owner: Any, name: str) -> Any:
 def _one_of(
     owner: Any,
     name: str,
-    what: str,
+    owner_kind: str,
     *,
     methods: Set[str] = frozenset(),
     values: Set[str] = frozenset(),
@@ -96,15 +96,15 @@ def _one_of(
         return NativeMethod(owner, name)
     if name in values:
         return getattr(owner, name)
-    raise RefusedProgramError(f"the attribute {name} of {what}")
+    raise RefusedProgramError(f"the attribute {name} of {owner_kind}")
 
 
 def _listed_attribute(owner: Any, name: str) -> Any:
     """An attribute of one of Python's own values."""
     kind = type(owner)
     if name in METHODS[kind]:
-        found = getattr(owner, name)
-        return NativeMethod(owner, name) if callable(found) else found
+        value = getattr(owner, name)
+        return NativeMethod(owner, name) if callable(value) else value
     if not hasattr(owner, name):
         raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
     raise RefusedProgramError(f"the attribute {name} of a {kind.__name__}")
@@ -113,19 +113,19 @@ def _listed_attribute(owner: Any, name: str) -> Any:
 def _type_attribute(vm: Machine, cls: type, name: str) -> Any:
     if name in {"__name__", "__qualname__", "__module__"}:
         return getattr(cls, name)
-    found = class_attribute(cls, name)
-    if found is UNBOUND:
+    member = class_attribute(cls, name)
+    if member is UNBOUND:
         raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
-    if isinstance(found, staticmethod):
-        return found.__func__
-    if isinstance(found, classmethod):
-        return Bound(found.__func__, cls)
-    if isinstance(found, types.FunctionType):
-        return found
+    if isinstance(member, staticmethod):
+        return member.__func__
+    if isinstance(member, classmethod):
+        return Bound(member.__func__, cls)
+    if isinstance(member, types.FunctionType):
+        return member
     if cls in PURE_TYPES or issubclass(cls, BaseException):
         value = getattr(cls, name)
         return NativeMethod(cls, name) if callable(value) else value
-    return vm.outside(found if not hasattr(found, "__get__") else getattr(cls, name))
+    return vm.outside(member if not hasattr(member, "__get__") else getattr(cls, name))
 
 
 def _super_attribute(vm: Machine, owner: Super, name: str) -> Any:
@@ -138,25 +138,25 @@ def _super_attribute(vm: Machine, owner: Super, name: str) -> Any:
     raise AttributeError(f"'super' object has no attribute '{name}'")
 
 
-def _bind(vm: Machine, found: Any, owner: Any, name: str) -> Any:
+def _bind(vm: Machine, member: Any, owner: Any, name: str) -> Any:
     """What a class's attribute is for one of its objects."""
-    if isinstance(found, types.FunctionType):
-        return Bound(found, owner)
-    if isinstance(found, staticmethod):
-        return found.__func__
-    if isinstance(found, classmethod):
-        return Bound(found.__func__, owner if isinstance(owner, type) else type(owner))
-    if isinstance(found, property):
-        return Call(found.fget, [owner])
+    if isinstance(member, types.FunctionType):
+        return Bound(member, owner)
+    if isinstance(member, staticmethod):
+        return member.__func__
+    if isinstance(member, classmethod):
+        return Bound(member.__func__, owner if isinstance(owner, type) else type(owner))
+    if isinstance(member, property):
+        return Call(member.fget, [owner])
     if name in {"__init__", "__new__", "__init_subclass__"}:
         return NativeMethod(owner, f"object.{name}")
-    if isinstance(found, types.MemberDescriptorType):
-        return found.__get__(owner)
-    if isinstance(found, functools.cached_property):
+    if isinstance(member, types.MemberDescriptorType):
+        return member.__get__(owner)
+    if isinstance(member, functools.cached_property):
         raise RefusedProgramError(f"the cached property {name}")
-    if hasattr(type(found), "__get__") and not isinstance(found, type):
-        raise RefusedProgramError(f"{type(owner).__name__}.{name}, a {type(found).__name__}")
-    return vm.outside(found)
+    if hasattr(type(member), "__get__") and not isinstance(member, type):
+        raise RefusedProgramError(f"{type(owner).__name__}.{name}, a {type(member).__name__}")
+    return vm.outside(member)
 
 
 def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
@@ -169,9 +169,9 @@ def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
     if isinstance(owner, types.FunctionType) and name in {"__name__", "__qualname__"}:
         return getattr(owner, name)
     if isinstance(owner, GENERATORS):
-        known = hasattr(owner, name)
+        exists = hasattr(owner, name)
         raise RefusedProgramError(
-            why_refused(getattr(owner, name, owner)) if known else f"{kind.__name__}.{name}"
+            why_refused(getattr(owner, name, owner)) if exists else f"{kind.__name__}.{name}"
         )
     if is_named_tuple(kind) and name in kind._fields:
         return getattr(owner, name)
@@ -187,19 +187,19 @@ def _found_attribute(vm: Machine, owner: Any, name: str) -> Any:
     kind = type(owner)
     if class_attribute(kind, "__getattribute__") is not object.__getattribute__:
         raise RefusedProgramError(f"{kind.__name__}.__getattribute__")
-    found = class_attribute(kind, name)
-    if isinstance(found, property):
-        return Call(found.fget, [owner])
-    if hasattr(type(found), "__set__") and not isinstance(found, types.MemberDescriptorType):
-        raise RefusedProgramError(f"{kind.__name__}.{name}, a {type(found).__name__}")
-    held = getattr(owner, "__dict__", {})
-    if name in held:
-        value = held[name]
+    member = class_attribute(kind, name)
+    if isinstance(member, property):
+        return Call(member.fget, [owner])
+    if hasattr(type(member), "__set__") and not isinstance(member, types.MemberDescriptorType):
+        raise RefusedProgramError(f"{kind.__name__}.{name}, a {type(member).__name__}")
+    own = getattr(owner, "__dict__", {})
+    if name in own:
+        value = own[name]
         return vm.outside(value) if id(owner) in vm.pins.foreign else value
     if name == "__dict__":
         raise RefusedProgramError("__dict__")
-    if found is not UNBOUND:
-        return _bind(vm, found, owner, name)
+    if member is not UNBOUND:
+        return _bind(vm, member, owner, name)
     if python_method(kind, "__getattr__"):
         raise RefusedProgramError(f"{kind.__name__}.__getattr__")
     raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")

@@ -205,19 +205,21 @@ def _construct(vm: Machine, cls: type, args: list[Any], kwargs: _Kwargs, mode: M
         raise RefusedProgramError(f"{cls.__name__}.__del__")
     if class_attribute(cls, "__new__") is not object.__new__:
         raise RefusedProgramError(f"{cls.__name__}.__new__")
-    made = object.__new__(cls)
+    instance = object.__new__(cls)
     init = python_method(cls, "__init__")
     if not init and class_attribute(cls, "__init__") is not object.__init__:
         raise RefusedProgramError(f"{cls.__name__}.__init__")
     if init and init.__code__.co_filename == "<string>" and hasattr(cls, "__dataclass_fields__"):
-        fill_dataclass(made, args, kwargs, outside=vm.outside)
+        fill_dataclass(instance, args, kwargs, outside=vm.outside)
         init, args, kwargs = python_method(cls, "__post_init__"), [], {}
     if init:
-        invoke(vm, init, [made, *args], kwargs, ("init", made) if mode == ("push",) else mode)
+        invoke(
+            vm, init, [instance, *args], kwargs, ("init", instance) if mode == ("push",) else mode
+        )
     elif args or kwargs:
         raise TypeError(f"{cls.__name__}() takes no arguments")
     else:
-        vm.deliver(mode, made)
+        vm.deliver(mode, instance)
 
 
 def _native_object(cls: type, args: list[Any], kwargs: _Kwargs) -> Any:
@@ -472,28 +474,28 @@ def _fill_defaults(
 
 
 def fill_dataclass(
-    made: Any, args: list[Any], kwargs: dict[str, Any], *, outside: Callable[[Any], Any]
+    instance: Any, args: list[Any], kwargs: dict[str, Any], *, outside: Callable[[Any], Any]
 ) -> None:
     """What the __init__ that `dataclass` writes does, before __post_init__.
 
     Raises:
         TypeError: the arguments do not fit, as in Python.
     """
-    fields = [f for f in dataclasses.fields(made) if f.init]
+    fields = [f for f in dataclasses.fields(instance) if f.init]
     positional = [f for f in fields if not f.kw_only]
     if len(args) > len(positional):
-        raise TypeError(f"{type(made).__name__}() takes {len(positional)} arguments")
-    given = {f.name: a for f, a in zip(positional, args, strict=False)}
-    if any(k in given or k not in {f.name for f in fields} for k in kwargs):
-        raise TypeError(f"{type(made).__name__}() got an unexpected argument")
-    given.update(kwargs)
-    for field in dataclasses.fields(made):
-        if field.name in given:
-            value = given[field.name]
+        raise TypeError(f"{type(instance).__name__}() takes {len(positional)} arguments")
+    values = {f.name: a for f, a in zip(positional, args, strict=False)}
+    if any(k in values or k not in {f.name for f in fields} for k in kwargs):
+        raise TypeError(f"{type(instance).__name__}() got an unexpected argument")
+    values.update(kwargs)
+    for field in dataclasses.fields(instance):
+        if field.name in values:
+            value = values[field.name]
         elif field.default is not dataclasses.MISSING:
             value = outside(field.default)
         elif field.default_factory in (list, dict, set, tuple):
             value = field.default_factory()
         else:
-            raise TypeError(f"{type(made).__name__}() misses the argument {field.name}")
-        object.__setattr__(made, field.name, value)
+            raise TypeError(f"{type(instance).__name__}() misses the argument {field.name}")
+        object.__setattr__(instance, field.name, value)

@@ -166,13 +166,13 @@ class _Names(ast.NodeVisitor):
 
 def parameter_names(arguments: ast.arguments) -> list[str]:
     """The parameters, in the order of a function's variables."""
-    found = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
+    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
     if arguments.vararg:
-        found.append(arguments.vararg.arg)
-    found += [a.arg for a in arguments.kwonlyargs]
+        names.append(arguments.vararg.arg)
+    names += [a.arg for a in arguments.kwonlyargs]
     if arguments.kwarg:
-        found.append(arguments.kwarg.arg)
-    return found
+        names.append(arguments.kwarg.arg)
+    return names
 
 
 def _scope_of(node: Any, parent: Scope | None) -> Scope:
@@ -297,9 +297,9 @@ class Emitter:
         self.code.lines.append(self.line)
         self._handler_at.append(self.handlers[-1] if self.handlers else None)
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, construct: str) -> None:
         """Add what refuses the program if it comes here."""
-        self.emit("REFUSE", f"{what} is not supported")
+        self.emit("REFUSE", f"{construct} is not supported")
 
     def label(self) -> int:
         """A new place to jump to."""

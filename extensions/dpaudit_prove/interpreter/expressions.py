@@ -180,12 +180,12 @@ def _sequence(out: Emitter, elements: list[ast.expr], kind: str) -> None:
 
 def _dict(out: Emitter, node: ast.Dict) -> None:
     out.emit("BUILD", ("dict", 0))
-    for key, held in zip(node.keys, node.values, strict=True):
+    for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
-            expr(out, held)
+            expr(out, value)
             out.emit("DICT_UPDATE")
         else:
-            expr(out, key, held)
+            expr(out, key, value)
             out.emit("MAP_ADD", 3)
 
 

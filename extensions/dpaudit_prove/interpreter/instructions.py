@@ -117,17 +117,17 @@ def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
     kind, count = arg
     s = frame.stack
     items = s[len(s) - count :]
-    made: Any
+    container: Any
     if kind == "list":
-        made = [vm.stored(v) for v in items]
+        container = [vm.stored(v) for v in items]
     elif kind == "tuple":
-        made = tuple(items)
+        container = tuple(items)
     elif kind == "set":
-        made = {key(v) for v in items}
+        container = {key(v) for v in items}
     else:
-        made = {}
+        container = {}
     del s[len(s) - count :]
-    s.append(made)
+    s.append(container)
 
 
 def _add(convert: Callable[[Machine, Any], Any], method: str) -> Instruction:
@@ -151,7 +151,7 @@ def _jump(vm: Machine, frame: Frame, target: int) -> None:
     frame.pc = target
 
 
-def _jump_if(wanted: bool, *, keeps: bool = False) -> Instruction:
+def _jump_if(truth_value: bool, *, keeps: bool = False) -> Instruction:
     """The instruction that jumps if the value on top, which it takes off, has this truth.
 
     With `keeps` the value stays where it jumps.
@@ -159,7 +159,7 @@ def _jump_if(wanted: bool, *, keeps: bool = False) -> Instruction:
 
     def run(vm: Machine, frame: Frame, target: int) -> None:
         answer = truth(frame.stack[-1]) if keeps else _conditional(vm, frame)
-        if answer is wanted:
+        if answer is truth_value:
             frame.pc = target
         elif keeps:
             frame.stack.pop()
@@ -191,12 +191,12 @@ def _call_top(
 ) -> None:
     """Call the function at a place of the stack; all stays where it is if a coin is needed."""
     s = frame.stack
-    taken = s[begin:]
+    operands = s[begin:]
     del s[begin:]
     try:
-        invoke(vm, taken[0], args, kwargs, ("push",))
+        invoke(vm, operands[0], args, kwargs, ("push",))
     except NeedSplit:
-        s.extend(taken)
+        s.extend(operands)
         raise
 
 
@@ -215,10 +215,10 @@ def _make_function(vm: Machine, frame: Frame, arg: tuple[Code, int, tuple[str, .
     s = frame.stack
     named = dict(zip(keywords, s[len(s) - len(keywords) :], strict=True)) if keywords else {}
     del s[len(s) - len(keywords) :]
-    given = tuple(s[len(s) - defaults :]) if defaults else ()
+    values = tuple(s[len(s) - defaults :]) if defaults else ()
     del s[len(s) - defaults :]
     cells = [frame.cells[i] for i in captured]
-    s.append(Closure(code, frame.names, given, named, cells))
+    s.append(Closure(code, frame.names, values, named, cells))
 
 
 def _raise(vm: Machine, frame: Frame, arg: Any) -> None:
@@ -243,9 +243,9 @@ def _format(vm: Machine, frame: Frame, conversion: int) -> None:
         value = _CONVERSIONS[conversion](value)
     spec = concrete(spec)
     refuse_large_call(format, [value, spec])
-    made = format(value, spec)
+    text = format(value, spec)
     frame.stack.pop()
-    frame.stack[-1] = made
+    frame.stack[-1] = text
 
 
 def _build_string(vm: Machine, frame: Frame, count: int) -> None:
@@ -265,11 +265,11 @@ def _import(vm: Machine, frame: Frame, arg: tuple[str, bool]) -> None:
 def _import_from(vm: Machine, frame: Frame, arg: tuple[int, str | None, str]) -> None:
     level, module, name = arg
     package = frame.names.get("__package__") or frame.names.get("__name__", "").rpartition(".")[0]
-    found = importlib.import_module("." * level + (module or ""), package if level else None)
+    source = importlib.import_module("." * level + (module or ""), package if level else None)
     try:
-        value = getattr(found, name)
+        value = getattr(source, name)
     except AttributeError:
-        value = importlib.import_module(f"{found.__name__}.{name}")
+        value = importlib.import_module(f"{source.__name__}.{name}")
     frame.stack.append(vm.outside(value))
 
 
@@ -350,11 +350,11 @@ def _store_attr(vm: Machine, frame: Frame, name: str) -> None:
     if not is_python_class(kind) and not isinstance(owner, BaseException):
         raise RefusedProgramError(f"an attribute of a {kind.__name__} is set")
     del frame.stack[-2:]
-    found = class_attribute(kind, name)
-    if isinstance(found, property):
-        if found.fset is None:
+    member = class_attribute(kind, name)
+    if isinstance(member, property):
+        if member.fset is None:
             raise AttributeError(f"property '{name}' of '{kind.__name__}' object has no setter")
-        invoke(vm, found.fset, [owner, value], {}, ("drop",))
+        invoke(vm, member.fset, [owner, value], {}, ("drop",))
         return
     if python_method(kind, "__setattr__"):
         raise RefusedProgramError(f"{kind.__name__}.__setattr__ (a frozen object is changed?)")

@@ -324,12 +324,12 @@ def _cuts(lazy: Lazy) -> list[int] | None:
     """Where to cut so that every piece has one value; None if these are too many."""
     if not lazy.steps and lazy.symbol.high - lazy.symbol.low > LARGEST_FORCED:
         return None
-    found: list[int] = []
+    cuts: list[int] = []
     for at in _changes(lazy):
-        found.append(at)
-        if len(found) >= LARGEST_FORCED:
+        cuts.append(at)
+        if len(cuts) >= LARGEST_FORCED:
             return None
-    return found
+    return cuts
 
 
 def force(value: Any) -> Any:

@@ -162,12 +162,12 @@ class Machine:
             return isinstance(generator, random.SystemRandom) or "random" in self.coins
         return "numpy" in self.coins
 
-    def check_own(self, thing: Any, what: str) -> None:
+    def check_own(self, thing: Any, change: str) -> None:
         """Refuse to change what outlives the call."""
         if id(thing) in self.pins.foreign or isinstance(thing, _LASTING):
-            shown = getattr(thing, "__name__", type(thing).__name__)
+            label = getattr(thing, "__name__", type(thing).__name__)
             raise RefusedProgramError(
-                f"{what} changes a {type(thing).__name__} that outlives the call ({shown}): the "
+                f"{change} changes a {type(thing).__name__} that outlives the call ({label}): the "
                 "law of one call would depend on the calls before"
             )
 
@@ -202,8 +202,8 @@ def _below(vm: Machine, count: int) -> Any:
 
 
 def _between(vm: Machine, low: int, high: int) -> Any:
-    found = _below(vm, high - low)
-    return binary("+", found, low) if low else found
+    value = _below(vm, high - low)
+    return binary("+", value, low) if low else value
 
 
 def _whole(name: str, value: Any) -> int:
@@ -223,10 +223,10 @@ def _randrange(vm: Machine, start: Any, stop: Any = None, step: Any = 1) -> Any:
     count = len(range(low, high, step))
     if count <= 0:
         raise ValueError("empty range for randrange()")
-    found = _below(vm, count)
+    value = _below(vm, count)
     if step != 1:
-        found = binary("*", found, step)
-    return binary("+", found, low) if low else found
+        value = binary("*", value, step)
+    return binary("+", value, low) if low else value
 
 
 def _randint(vm: Machine, low: Any, high: Any) -> Any:

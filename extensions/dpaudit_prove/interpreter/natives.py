@@ -175,7 +175,7 @@ def why_refused(thing: Any) -> str:
     module = getattr(thing, "__module__", None) or getattr(type(owner), "__module__", "") or ""
     name = getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None)
     name = name or type(thing).__qualname__
-    shown = name if module in {"builtins", ""} else f"{module}.{name}"
+    full_name = name if module in {"builtins", ""} else f"{module}.{name}"
     reason = _NAMES.get(name) if module in {"builtins", "_io", "io"} else None
     if reason is None:
         reason = _REASONS.get(module)
@@ -185,7 +185,7 @@ def why_refused(thing: Any) -> str:
         reason = _REASONS["numpy.random"]
     reason = reason or "not known to be a function of its arguments alone"
     rewrite = _REWRITES.get(f"{module.removeprefix('_')}.{name}")
-    return f"{shown}: {reason}" + (f"; {rewrite}" if rewrite else "")
+    return f"{full_name}: {reason}" + (f"; {rewrite}" if rewrite else "")
 
 
 _MOST_BITS = 1 << 22
@@ -295,35 +295,35 @@ def refuse_large_method(owner: Any, name: str, args: Sequence[Any]) -> None:
             _refuse_wide(name, owner, args)
 
 
-def refuse_many(what: str, count: int) -> None:
+def refuse_many(operation: str, count: int) -> None:
     """Refuse to make, or to go through, more than 2²⁴ items.
 
     Raises:
         RefusedProgramError: there are more.
     """
-    _refuse_if(count > _MOST_ITEMS, what, f"{count} items")
+    _refuse_if(count > _MOST_ITEMS, operation, f"{count} items")
 
 
-def _refuse_ranges(what: str, values: Iterable[Any]) -> None:
+def _refuse_ranges(operation: str, values: Iterable[Any]) -> None:
     for value in values:
         if isinstance(value, range):
-            refuse_many(what, _length(value))
+            refuse_many(operation, _length(value))
 
 
-def _refuse_divisors(what: str, values: Iterable[Any]) -> None:
+def _refuse_divisors(operation: str, values: Iterable[Any]) -> None:
     """Refuse common divisors of long numbers: the time is a product of their lengths."""
     sizes = sorted(map(_bits, values))[-2:]
     large = len(sizes) == 2 and math.prod(sizes) > _MOST_WORK
-    _refuse_if(large, what, f"divisors of a number of {sizes[-1] if sizes else 0} bits")
+    _refuse_if(large, operation, f"divisors of a number of {sizes[-1] if sizes else 0} bits")
 
 
-def _refuse_wide(what: str, template: Any, values: Iterable[Any]) -> None:
+def _refuse_wide(operation: str, template: Any, values: Iterable[Any]) -> None:
     """Refuse a text with a width above 2²⁴: one in the template, or any number it is given."""
     text = template.decode("latin-1") if isinstance(template, bytes) else str(template)
     for digits in _NUMBER.findall(text):
-        _refuse_if(len(digits) > 8 or int(digits) > _MOST_ITEMS, what, f"a width of {digits}")
+        _refuse_if(len(digits) > 8 or int(digits) > _MOST_ITEMS, operation, f"a width of {digits}")
     if "*" in text or re.search(r"\{[^}]*\{", text):
-        refuse_many(what, max((abs(v) for v in values if isinstance(v, int)), default=0))
+        refuse_many(operation, max((abs(v) for v in values if isinstance(v, int)), default=0))
 
 
 def _items(values: Iterable[Any]) -> int:
@@ -345,6 +345,8 @@ def _length(value: Any) -> int:
     return len(value)
 
 
-def _refuse_if(large: bool, what: str, size: str) -> None:
+def _refuse_if(large: bool, operation: str, size: str) -> None:
     if large:
-        raise RefusedProgramError(f"{what}: {size} in one operation, which no time limit can stop")
+        raise RefusedProgramError(
+            f"{operation}: {size} in one operation, which no time limit can stop"
+        )

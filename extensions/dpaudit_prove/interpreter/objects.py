@@ -79,8 +79,8 @@ def class_attribute(cls: Any, name: str) -> Any:
 
 def python_method(cls: type, name: str) -> types.FunctionType | None:
     """A method of a class that is written in Python; None if there is none."""
-    found = class_attribute(cls, name)
-    return found if isinstance(found, types.FunctionType) else None
+    member = class_attribute(cls, name)
+    return member if isinstance(member, types.FunctionType) else None
 
 
 def is_python_class(cls: type) -> bool:
@@ -98,10 +98,11 @@ def runs_no_python(cls: type) -> bool:
     known = _NO_PYTHON.get(cls)
     if known is None:
         known = _NO_PYTHON[cls] = type(cls) is type and all(
-            not name.startswith("__") or held.__module__.startswith(("collections", "namedtuple_"))
+            not name.startswith("__")
+            or member.__module__.startswith(("collections", "namedtuple_"))
             for base in cls.__mro__
-            for name, held in base.__dict__.items()
-            if isinstance(held, types.FunctionType)
+            for name, member in base.__dict__.items()
+            if isinstance(member, types.FunctionType)
         )
     return known
 
@@ -125,9 +126,9 @@ def compared_fields(cls: type, name: str) -> tuple[str, ...] | None:
     """
     for base in cls.__mro__:
         if name in base.__dict__:
-            held = base.__dict__.get("__dataclass_fields__", {}).values()
-            fields = tuple(f.name for f in held if f.compare)
-            if not held:
+            members = base.__dict__.get("__dataclass_fields__", {}).values()
+            fields = tuple(f.name for f in members if f.compare)
+            if not members:
                 return None
             written = getattr(dataclasses.make_dataclass("Same", fields, order=True), name)
             return fields if _bytecode(written) == _bytecode(base.__dict__[name]) else None

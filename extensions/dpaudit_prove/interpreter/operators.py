@@ -165,10 +165,10 @@ def compare(vm: Machine, op: str, left: Any, right: Any) -> Any:
         if kind is Lazy or other is Lazy:
             return lazies.compare(op, left, right)
         if is_python_class(kind) or is_python_class(other):
-            found = _compare_fields(op, left, right)
-            if found is UNBOUND:
+            answer = _compare_fields(op, left, right)
+            if answer is UNBOUND:
                 _compare_by_method(vm, op, left, right)
-            return found
+            return answer
         if isinstance(left, _FUNCTIONS) or isinstance(right, _FUNCTIONS):
             if op in {"==", "!="}:
                 return (left is right) == (op == "==")
@@ -178,9 +178,9 @@ def compare(vm: Machine, op: str, left: Any, right: Any) -> Any:
         return COMPARISONS[op](concrete(left, sets=True), concrete(right, sets=True))
     if op in {"is", "is not"}:
         return _identical(left, right) == (op == "is")
-    found = _contains(left, right)
-    if found is not UNBOUND:
-        return found == (op == "in")
+    answer = _contains(left, right)
+    if answer is not UNBOUND:
+        return answer == (op == "in")
     del vm.frames[-1].stack[-2:]
     method = python_method(other, "__contains__")
     invoke(vm, method, [right, left], {}, ("push",) if op == "in" else ("not",))
@@ -270,13 +270,13 @@ def load_item(vm: Machine, frame: Frame, _: Any) -> None:
 
 
 def _item_method(
-    vm: Machine, frame: Frame, name: str, count: int, what: str, mode: tuple[str]
+    vm: Machine, frame: Frame, name: str, count: int, refusal: str, mode: tuple[str]
 ) -> None:
     """Call a method of the program's for an item, with the `count` values on top."""
     *value, container, index = frame.stack[-count:]
     method = python_method(type(container), name)
     if not method:
-        raise RefusedProgramError(what.format(type(container).__name__))
+        raise RefusedProgramError(refusal.format(type(container).__name__))
     del frame.stack[-count:]
     invoke(vm, method, [container, index, *value], {}, mode)
 

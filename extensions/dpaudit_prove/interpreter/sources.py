@@ -34,10 +34,10 @@ class Sources:
         known = self.by_id.get(id(function.__code__))
         if known is not None:
             return known
-        found = self._compile(function)
-        self.by_id[id(function.__code__)] = found
+        code = self._compile(function)
+        self.by_id[id(function.__code__)] = code
         self.kept.append(function.__code__)
-        return found
+        return code
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every file of which a function was interpreted, by its name."""
@@ -89,7 +89,7 @@ def _name(function: Any) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def _collect(node: ast.AST, owner: str | None, found: dict[tuple[str, int], list[Any]]) -> None:
+def _collect(node: ast.AST, owner: str | None, nodes: dict[tuple[str, int], list[Any]]) -> None:
     for child in ast.iter_child_nodes(node):
         inside = owner
         if isinstance(child, ast.ClassDef):
@@ -98,16 +98,16 @@ def _collect(node: ast.AST, owner: str | None, found: dict[tuple[str, int], list
             decorators = getattr(child, "decorator_list", [])
             first = min([child.lineno, *[d.lineno for d in decorators]])
             key = (getattr(child, "name", "<lambda>"), first)
-            found.setdefault(key, []).append((child, owner))
-        _collect(child, inside, found)
+            nodes.setdefault(key, []).append((child, owner))
+        _collect(child, inside, nodes)
 
 
 def _all_codes(code: types.CodeType) -> list[types.CodeType]:
-    found = [code]
+    codes = [code]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found += _all_codes(constant)
-    return found
+            codes += _all_codes(constant)
+    return codes
 
 
 _SAME = (

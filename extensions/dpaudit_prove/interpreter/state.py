@@ -159,8 +159,8 @@ class _Freezer:
 
     def instance(self, value: Any) -> Form:
         slots = [name for name in _slots_of(type(value)) if hasattr(value, name)]
-        held = getattr(value, "__dict__", {}) | {name: getattr(value, name) for name in slots}
-        return ("O", self.pins.number(type(value)), self.named(held))
+        members = getattr(value, "__dict__", {}) | {name: getattr(value, name) for name in slots}
+        return ("O", self.pins.number(type(value)), self.named(members))
 
     def symbol(self, symbol: Symbol) -> Form:
         if symbol.parts is None:
@@ -226,11 +226,11 @@ def _family(value: Any) -> Callable[[_Freezer, Any], Form]:
 
 
 def _slots_of(kind: type) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for cls in kind.__mro__:
         slots = cls.__dict__.get("__slots__", ())
-        found += [slots] if isinstance(slots, str) else list(slots)
-    return [name for name in found if name not in {"__dict__", "__weakref__"}]
+        names += [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in names if name not in {"__dict__", "__weakref__"}]
 
 
 def is_plain_class(kind: type) -> bool:
@@ -300,17 +300,17 @@ class _Thawer:
         return thing
 
     def instance(self, form: Any) -> Any:
-        made = self.keep(object.__new__(self.objects[form[1]]))
+        thing = self.keep(object.__new__(self.objects[form[1]]))
         for name, value in self.named(form[2]):
-            object.__setattr__(made, name, value)
-        return made
+            object.__setattr__(thing, name, value)
+        return thing
 
     def exception(self, form: Any) -> Any:
         cls = self.objects[form[1]]
-        made = self.keep(cls.__new__(cls))
-        made.args = tuple(self.each(form[2]))
-        made.__dict__.update(self.named(form[3]))
-        return made
+        error = self.keep(cls.__new__(cls))
+        error.args = tuple(self.each(form[2]))
+        error.__dict__.update(self.named(form[3]))
+        return error
 
     def items(self, form: Any) -> Any:
         made: list[Any] = self.keep([])
@@ -318,16 +318,16 @@ class _Thawer:
         return made
 
     def dictionary(self, form: Any) -> Any:
-        made: dict[Any, Any] = self.keep({})
-        made.update(self.named(form[1]))
-        return made
+        mapping: dict[Any, Any] = self.keep({})
+        mapping.update(self.named(form[1]))
+        return mapping
 
     def set(self, form: Any) -> Any:
         at = len(self.seen)
         self.seen.append(None)
-        made: Any = {self.thaw(f) for f in form[1]}
-        self.seen[at] = made = made if form[0] == "s" else frozenset(made)
-        return made
+        members: Any = {self.thaw(f) for f in form[1]}
+        self.seen[at] = members = members if form[0] == "s" else frozenset(members)
+        return members
 
     def symbol(self, form: Any) -> Symbol:
         made = Symbol(form[1], form[2], ("register", len(self.registers)))
@@ -337,11 +337,11 @@ class _Thawer:
         return made
 
     def divided(self, form: Any) -> Symbol:
-        made = Symbol(0, 0, ("parts",))
-        self.seen.append(made)
+        symbol = Symbol(0, 0, ("parts",))
+        self.seen.append(symbol)
         m, quotient, rest = self.each(form[1])
-        made.parts, made.swapped = (m, quotient, rest), form[2]
-        return made
+        symbol.parts, symbol.swapped = (m, quotient, rest), form[2]
+        return symbol
 
     def frame(self, form: Any) -> Frame:
         _, code, pc, variables, stack, cells, blocks, deliver, names, generator = form

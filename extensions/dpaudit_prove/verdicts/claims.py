@@ -119,10 +119,10 @@ class _Options:
 
     def either(self, first: str, second: str) -> str:
         """Which of two options is given; exactly one must be."""
-        given = [name for name in (first, second) if name in self._left]
-        if len(given) != 1:
+        present = [name for name in (first, second) if name in self._left]
+        if len(present) != 1:
             raise UsageError(f"claim={self._family}: give {first}=… or {second}=…, and one only")
-        return given[0]
+        return present[0]
 
     def number(self, name: str, *, above: int | None = None, high: int | None = None) -> Fraction:
         return _number(name, self._take(name), above=above, high=high)
@@ -293,13 +293,13 @@ def _randomized_response(options: _Options) -> Probability:
     value = options.whole("value", default=0, low=0, high=categories - 1)
     if options.either("epsilon", "truth") == "truth":
         truth = options.number("truth", above=0, high=1)
-        said, lie = _exactly(truth), _exactly((1 - truth) / (categories - 1))
+        truthful, lie = _exactly(truth), _exactly((1 - truth) / (categories - 1))
     else:
         epsilon = options.number("epsilon", above=0, high=_LARGEST_COUNT)
         with precision() as module:
             other = 1 / (ball(module, epsilon).exp() + (categories - 1))
-            said, lie = bounds_of(1 - (categories - 1) * other), bounds_of(other)
-    return _listed({k: said if k == value else lie for k in range(categories)})
+            truthful, lie = bounds_of(1 - (categories - 1) * other), bounds_of(other)
+    return _listed({k: truthful if k == value else lie for k in range(categories)})
 
 
 def _uniform(options: _Options) -> Probability:

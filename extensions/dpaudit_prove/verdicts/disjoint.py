@@ -142,12 +142,12 @@ def _ended(parts: list[Exploration], states: int) -> Factors:
         raise NotShownError(
             "what is returned is not a list of values that were finished one by one"
         )
-    found = Factors(tuple(parts), outputs[0], states)
-    if len(found.order) != len(set(found.order)):
+    factors = Factors(tuple(parts), outputs[0], states)
+    if len(factors.order) != len(set(factors.order)):
         raise NotShownError("one value is returned twice")
-    if not found.order:
+    if not factors.order:
         raise NotShownError("no number is finished before the program returns")
-    return found
+    return factors
 
 
 @dataclass(frozen=True)
@@ -261,10 +261,10 @@ def coin_count(explored: Exploration, *, information: bool = False) -> CoinCount
 
 def _law(table: dict[tuple[int, Hashable], float]) -> tuple[tuple[int, float], ...]:
     """The smallest numbers of bits with lower bounds of their probabilities."""
-    found: dict[int, float] = defaultdict(float)
+    masses: dict[int, float] = defaultdict(float)
     for (count, _), mass in table.items():
-        found[count] += mass * (1 - _ROUNDING)
-    return tuple(sorted(found.items())[:_SHOWN])
+        masses[count] += mass * (1 - _ROUNDING)
+    return tuple(sorted(masses.items())[:_SHOWN])
 
 
 def _least(graph: Graph) -> int:
@@ -311,7 +311,7 @@ def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
     """Lower bounds of the joint probabilities of bits and output, and what they leave out."""
     first = graph.started
     scale = 1 << SCALE_BITS
-    found: dict[tuple[int, int], int] = defaultdict(int)
+    masses: dict[tuple[int, int], int] = defaultdict(int)
     layers: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     layers[bits_of(first.requests)][first.to] = scale
     steps, left = 0, scale
@@ -322,7 +322,7 @@ def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
             to, mass = layer.popitem()
             steps += 1
             if to < 0:
-                found[count, to] += mass
+                masses[count, to] += mass
                 left -= mass
                 continue
             state = graph.states[to]
@@ -332,7 +332,7 @@ def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
                 if share:
                     target = layer if not more else layers[count + more]
                     target[branch.to] = target.get(branch.to, 0) + share
-    table = {(count, graph.outputs[-1 - to]): mass / scale for (count, to), mass in found.items()}
+    table = {(count, graph.outputs[-1 - to]): mass / scale for (count, to), mass in masses.items()}
     return table, max(left / scale, 0.0)
 
 
