@@ -135,9 +135,9 @@ def arguments_of(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (), {}
     value = _json("args", text)
     if isinstance(value, list):
-        return tuple(_exact(v) for v in value), {}
+        return tuple(_with_fractions(v) for v in value), {}
     if isinstance(value, dict):
-        return (), {k: _exact(v) for k, v in value.items()}
+        return (), {k: _with_fractions(v) for k, v in value.items()}
     raise UsageError(f"args={one_line(text)}: must be a JSON list or object, such as '[1, 2]'")
 
 
@@ -155,7 +155,7 @@ def neighbours_of(text: str) -> tuple[Any, Any]:
         raise UsageError(
             f"neighbours={one_line(text)}: give two values, such as 0,1 or [0,1],[1,1]"
         )
-    return _exact(values[0]), _exact(values[1])
+    return _with_fractions(values[0]), _with_fractions(values[1])
 
 
 def probability_of(text: str, *, name: str) -> Fraction:
@@ -183,13 +183,13 @@ def _json(name: str, text: str) -> Any:
         ) from None
 
 
-def _exact(value: Any) -> Any:
+def _with_fractions(value: Any) -> Any:
     if isinstance(value, str) and _FRACTION.fullmatch(value):
         return Fraction(value)
     if isinstance(value, list):
-        return [_exact(v) for v in value]
+        return [_with_fractions(v) for v in value]
     if isinstance(value, dict):
-        return {k: _exact(v) for k, v in value.items()}
+        return {k: _with_fractions(v) for k, v in value.items()}
     return value
 
 
@@ -242,7 +242,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
     options, pair, out = question.options(), question.neighbours, to.out
     neighbours = None if pair is None else neighbours_of(pair)
     command = command_of("prove", program, question)
-    function = _function(program)
+    function = _load_function(program)
     formats = prepared(to, command)
     proof = prove_claim(
         function,
@@ -288,15 +288,15 @@ class _Progress:
     """A line on stderr every few seconds: states found, probability left."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def __call__(self, states: int, left: float) -> None:
-        if time.monotonic() - self._said > _PROGRESS_SECONDS:
-            self._said = time.monotonic()
+        if time.monotonic() - self._printed_at > _PROGRESS_SECONDS:
+            self._printed_at = time.monotonic()
             tell(f"dpaudit: {states:,} states, probability left to explore: {left:.3g}")
 
 
-def _function(program: str) -> Any:
+def _load_function(program: str) -> Any:
     from dpaudit.targets.endpoints.targets import named_function
 
     kind, _, rest = program.partition(":")
@@ -315,19 +315,19 @@ def _write_certificate(proof: Proof, program: str, options: ProofOptions, out: P
 
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        made = certificate_of(
+        content = certificate_of(
             proof.explorations,
-            program=_resolved(program),
+            program=_absolute_name(program),
             calls=proof.calls,
             kwargs=options.kwargs or {},
             coins=options.coins,
             returned=proof.returned,
             shows=proof.shows,
         )
-        return write_certificate(made, out / CERTIFICATE)
+        return write_certificate(content, out / CERTIFICATE)
 
 
-def _resolved(program: str) -> str:
+def _absolute_name(program: str) -> str:
     """A program's name that means the same from every folder."""
     place, _, member = program.removeprefix("python:").rpartition(":")
     if "/" in place or place.endswith(".py"):
@@ -370,11 +370,11 @@ def verify_certificate(
         report = checker.check(path, run=False)
         if program is not None:
             _check_files(certificate)
-            report = _run_apart(path, tapes=tapes, seed=seed)
+            report = _check_in_process(path, tapes=tapes, seed=seed)
     except checker.Wrong as error:
         report = {"holds": False, "says": one_line(error, limit=2000)}
     else:
-        report = {"holds": True, "says": _checked(report, tapes), **report}
+        report = {"holds": True, "says": _describe_check(report, tapes), **report}
     if output == "json":
         write_json_line(report)
     else:
@@ -405,7 +405,7 @@ def _certificate_at(path: Path, program: str | None) -> Certificate:
             f"certificate={path}: not a certificate of dpaudit prove ({one_line(error)}); "
             "dpaudit prove --out DIR writes one"
         ) from error
-    if program is not None and _resolved(program) != certificate.program:
+    if program is not None and _absolute_name(program) != certificate.program:
         raise UsageError(
             f"program={one_line(program)}: the certificate says {_quoted(certificate.program)}; "
             "name the program that you had proved, or leave --program out"
@@ -427,7 +427,7 @@ def _check_files(certificate: Certificate) -> None:
             raise checker.Wrong(f"files: {one_line(name)}: {error}") from error
 
 
-_APART = """
+_CHECK_SCRIPT = """
 import json, sys
 from pathlib import Path
 from dpaudit_prove.certificates import checker
@@ -438,9 +438,9 @@ except checker.Wrong as error:
 """
 
 
-def _run_apart(path: Path, *, tapes: int, seed: str) -> dict[str, Any]:
+def _check_in_process(path: Path, *, tapes: int, seed: str) -> dict[str, Any]:
     """Check in a process of its own: the checker replaces what draws coins."""
-    command = [sys.executable, "-c", _APART, str(path), str(tapes), seed]
+    command = [sys.executable, "-c", _CHECK_SCRIPT, str(path), str(tapes), seed]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
@@ -452,10 +452,10 @@ def _run_apart(path: Path, *, tapes: int, seed: str) -> dict[str, Any]:
     return report
 
 
-def _checked(report: dict[str, Any], tapes: int) -> str:
+def _describe_check(report: dict[str, Any], tapes: int) -> str:
     sentence = (
         f"the law follows from {report['states']:,} states and {report['transitions']:,} "
-        f"transitions, exactly, up to {report['residual']:.3g}{_shown(report)}"
+        f"transitions, exactly, up to {report['residual']:.3g}{_describe_laws(report)}"
     )
     if "replayed" in report:
         sentence += f"; Python took {report['replayed']:,} of these transitions"
@@ -467,7 +467,7 @@ def _checked(report: dict[str, Any], tapes: int) -> str:
     return sentence
 
 
-def _shown(report: dict[str, Any]) -> str:
+def _describe_laws(report: dict[str, Any]) -> str:
     """What the certificate says of its laws, in words; the checker has checked it."""
     sentence = ""
     if report["values"]:

@@ -36,17 +36,17 @@ __all__ = [
     "claimed_probabilities",
     "counterexample_of",
     "counterexample_of_factors",
+    "decide_factors",
+    "decide_joint_law",
+    "decide_law",
+    "decide_privacy",
+    "describe_one_coin_change",
     "likeliest_outputs",
-    "of_factors",
-    "of_joint_law",
-    "of_law",
-    "of_privacy",
-    "one_coin_changed",
 ]
 
-_SHOWN = 400
+_MOST_OUTPUTS = 400
 _LARGEST_END = 1000
-_NOT_SHOWN = {"disjoint": "not shown"}
+_UNDECIDED = {"disjoint": "not shown"}
 Verdict = Literal["proved", "refuted", "undecided"]
 
 
@@ -60,7 +60,7 @@ class Decision:
     shows: Mapping[str, Any] = field(default_factory=dict)
 
 
-def of_law(
+def decide_law(
     function: Callable[..., Any],
     explored: Exploration,
     claim: ClaimedLaw,
@@ -81,14 +81,14 @@ def of_law(
     if bounds.lower > tolerance:
         output = far.event[0]
         claimed = claim.probability(output)
-        says = (
+        why = (
             f"P({one_line(repr(output), limit=80)}) ≥ {at_least(law.lower(output))}, but {claim} "
             f"gives it at most {at_most(claimed.upper)}"
         )
         fields["counterexample"] = counterexample_of(
-            function, options.args, explored, output, says, options
+            function, options.args, explored, output, why, options
         )
-        return Decision("refuted", f"total variation to {claim} is {between}; {says}", fields)
+        return Decision("refuted", f"total variation to {claim} is {between}; {why}", fields)
     if bounds.upper <= tolerance:
         reason = f"total variation to {claim} is at most {at_most(bounds.upper)}"
         return Decision("proved", reason, fields)
@@ -111,29 +111,31 @@ def claimed_probabilities(law: ExactLaw, claim: ClaimedLaw) -> tuple[ProvedBound
 
 def likeliest_outputs(law: ExactLaw) -> list[tuple[Hashable, Fraction]]:
     """At most 400 outputs with their probabilities, the likeliest first."""
-    return sorted(law.mass.items(), key=lambda item: -item[1])[:_SHOWN]
+    return sorted(law.mass.items(), key=lambda item: -item[1])[:_MOST_OUTPUTS]
 
 
-def of_factors(
+def decide_factors(
     function: Callable[..., Any],
     factors: Factors,
     claim: ClaimedLaw | None,
     options: ProofOptions,
 ) -> Decision:
     """Values with coins of their own: whether each has the claimed law."""
-    says = f"{len(factors.laws)} values have coins of their own: their joint law is a product, up "
-    says += f"to {at_most(factors.residual)}"
+    statement = (
+        f"{len(factors.laws)} values have coins of their own: their joint law is a product, up "
+    )
+    statement += f"to {at_most(factors.residual)}"
 
     def shown(place: int, output: Hashable, reason: str) -> Counterexample:
         return counterexample_of_factors(function, factors, place, output, reason, options)
 
-    decision = _independent(factors.laws, says, claim, options, shown)
+    decision = _decide_independent(factors.laws, statement, claim, options, shown)
     if claim is not None:
         decision.fields["claimed"] = claimed_probabilities(factors.laws[0], claim)
     return decision
 
 
-def _independent(
+def _decide_independent(
     laws: Sequence[ExactLaw],
     reason: str,
     claim: ClaimedLaw | None,
@@ -169,7 +171,7 @@ def _independent(
     return Decision("undecided", f"{reason}; their laws are not decided", fields)
 
 
-def of_joint_law(
+def decide_joint_law(
     function: Callable[..., Any],
     explored: Exploration,
     why: str,
@@ -180,13 +182,13 @@ def of_joint_law(
     joint = dependence(explored.law)
     why = f"coins of their own could not be shown ({one_line(why, limit=300)})"
     if joint is None:
-        return Decision("undecided", f"{why}, and there is no joint law of values", _NOT_SHOWN)
+        return Decision("undecided", f"{why}, and there is no joint law of values", _UNDECIDED)
     shows = {"dependence": [str(joint.apart.lower), str(joint.apart.upper)]}
     if joint.apart.lower > _tolerance(options):
-        return replace(_dependent(function, explored, joint, options), shows=shows)
+        return replace(_refute_independence(function, explored, joint, options), shows=shows)
     if joint.apart.upper > _tolerance(options):
         return Decision(
-            "undecided", f"{why}, and dependence is not shown either", _NOT_SHOWN, shows
+            "undecided", f"{why}, and dependence is not shown either", _UNDECIDED, shows
         )
     rows = list(explored.law.mass)
 
@@ -194,12 +196,16 @@ def of_joint_law(
         row = next(r for r in rows if isinstance(r, tuple) and r[place] == output)
         return counterexample_of(function, options.args, explored, row, why, options)
 
-    says = f"the joint law of {len(joint.marginals)} values is the product of their laws, up to "
-    says += at_most(joint.apart.upper)
-    return replace(_independent(joint.marginals, says, claim, options, shown), shows=shows)
+    statement = (
+        f"the joint law of {len(joint.marginals)} values is the product of their laws, up to "
+    )
+    statement += at_most(joint.apart.upper)
+    return replace(
+        _decide_independent(joint.marginals, statement, claim, options, shown), shows=shows
+    )
 
 
-def _dependent(
+def _refute_independence(
     function: Callable[..., Any], explored: Exploration, joint: Dependence, options: ProofOptions
 ) -> Decision:
     row = joint.row
@@ -209,13 +215,13 @@ def _dependent(
         f"probability ≥ {at_least(explored.law.lower(row))}"
     )
     example = counterexample_of(function, options.args, explored, row, reason, options)
-    reason += one_coin_changed(function, explored, row, options)
+    reason += describe_one_coin_change(function, explored, row, options)
     return Decision(
         "refuted", reason, {"disjoint": "refuted", "counterexample": replace(example, says=reason)}
     )
 
 
-def of_privacy(
+def decide_privacy(
     function: Callable[..., Any],
     calls: Sequence[tuple[Any, ...]],
     explored: Sequence[Exploration],
@@ -243,7 +249,7 @@ def of_privacy(
     where += f"{at_most(point.delta.upper)}; at δ = {digits(claim_delta)} the least ε is between "
     where += f"{at_least(least.lower)} and {at_most(least.upper)}"
     certified = [*zip([epsilon, *epsilons], points, strict=True)]
-    ends = _around(least)
+    ends = _end_points(least)
     certified += zip(ends, profile(*laws, ends), strict=True)
     shows = {"profile": rationals((e, p.delta) for e, p in certified)}
     if verdict == "refuted":
@@ -260,7 +266,7 @@ def of_privacy(
     return Decision(verdict, where, fields, shows)
 
 
-def _around(least: Range) -> list[Epsilon]:
+def _end_points(least: Range) -> list[Epsilon]:
     """The two ends of the least ε, rounded outwards to 9 digits behind the point."""
     below = math.floor(least.lower * 10**9) if least.lower < _LARGEST_END else 0
     above = math.ceil(least.upper * 10**9) if least.upper < _LARGEST_END else 0
@@ -290,13 +296,13 @@ def counterexample_of(
     path = path_to(explored.graph, output)
     assert path is not None  # noqa: S101 (the output has mass)
     coins = coins_of(explored.graph, path)
-    returned = _replayed(function, args, coins, options)
+    returned = _replay(function, args, coins, options)
     if returned != output:
         raise InterpreterMismatchError(
             f"replay: on the same coins Python returned {one_line(repr(returned), limit=80)}, the "
             f"interpreter {one_line(repr(output), limit=80)}; please report this program"
         )
-    return _shown(output, coins, reason)
+    return _counterexample(output, coins, reason)
 
 
 def counterexample_of_factors(
@@ -318,16 +324,16 @@ def counterexample_of_factors(
         path = path_to(graph, targets.get(i, graph.outputs[0]))
         assert path is not None  # noqa: S101
         coins += coins_of(graph, path)
-    returned = _replayed(function, options.args, coins, options)
+    returned = _replay(function, options.args, coins, options)
     numbers = [v for v in returned if _is_number(v)] if isinstance(returned, tuple) else []
     if output not in numbers:
         raise InterpreterMismatchError(
             f"replay: Python returned {one_line(repr(returned), limit=80)}; please report this"
         )
-    return _shown(returned, coins, reason)
+    return _counterexample(returned, coins, reason)
 
 
-def one_coin_changed(
+def describe_one_coin_change(
     function: Callable[..., Any], explored: Exploration, row: Hashable, options: ProofOptions
 ) -> str:
     """A sentence of two runs of Python that differ in one coin and in several values, or ""."""
@@ -337,7 +343,7 @@ def one_coin_changed(
         if path is not None:
             tapes.append([(c.count, c.value) for c in coins_of(explored.graph, path)])
     kwargs = options.kwargs or {}
-    with replays(function, options.args, kwargs, **_replaced(options)) as replay_one:
+    with replays(function, options.args, kwargs, **_replay_options(options)) as replay_one:
 
         def run(tape: Sequence[tuple[int, int]]) -> Hashable:
             try:
@@ -361,7 +367,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, Fraction))
 
 
-def _shown(output: Hashable, coins: Sequence[Coin], reason: str) -> Counterexample:
+def _counterexample(output: Hashable, coins: Sequence[Coin], reason: str) -> Counterexample:
     return Counterexample(
         output=one_line(repr(output), limit=200),
         coins=tuple((_whole(c.count), _whole(c.value)) for c in coins),
@@ -369,7 +375,7 @@ def _shown(output: Hashable, coins: Sequence[Coin], reason: str) -> Counterexamp
     )
 
 
-def _replayed(
+def _replay(
     function: Callable[..., Any], args: Sequence[Any], coins: Sequence[Coin], options: ProofOptions
 ) -> Hashable:
     """What Python itself returns on coins.
@@ -379,14 +385,14 @@ def _replayed(
     """
     kwargs = options.kwargs or {}
     try:
-        return replay(function, args, kwargs, coins, **_replaced(options))
+        return replay(function, args, kwargs, coins, **_replay_options(options))
     except ReplayMismatchError as error:
         raise InterpreterMismatchError(
             f"replay: {error}; Python ran the program otherwise than the interpreter: please report"
         ) from error
 
 
-def _replaced(options: ProofOptions) -> dict[str, Any]:
+def _replay_options(options: ProofOptions) -> dict[str, Any]:
     """Which generators a replay replaces."""
     kinds = [c for c in options.coins.split(",") if c]
     return {

@@ -28,14 +28,14 @@ from dpaudit.report import (
     with_verdict,
 )
 from dpaudit.types import Provenance, Verdict
-from dpaudit_prove.charts import delta_text, law_charts, law_is_of, log_ratio, outputs_of
+from dpaudit_prove.charts import delta_text, law_charts, law_scope, log_ratio, outputs_of
 from dpaudit_prove.results import (
     CERTIFICATE,
     ProofResult,
     ProvedBounds,
 )
 
-__all__ = ["command_of", "describe_proof", "fields_of", "not_covered"]
+__all__ = ["command_of", "describe_proof", "fields_of", "uncovered_section"]
 
 _VERDICTS: dict[str, tuple[str, Verdict, Outcome]] = {
     "proved": ("Proved", "no-finding", "pass"),
@@ -51,15 +51,19 @@ _PAGE_FACTS = ("Claim", "Arguments", "Coins", "Coin bits per call", "Outputs", "
 def describe_proof(result: ProofResult) -> Report:
     """The report of a proof or a refutation."""
     badge, verdict, outcome = _VERDICTS[result.verdict]
-    sentences = {"law": _law, "privacy": _privacy, "independent values": _independent}
-    headline = f"{badge}: {sentences[_question(result)](result)}{_residual(result)}"
-    found = result.counterexample
+    sentences = {
+        "law": _law_headline,
+        "privacy": _privacy_headline,
+        "independent values": _independence_headline,
+    }
+    headline = f"{badge}: {sentences[_question(result)](result)}{_residual_sentence(result)}"
+    refutation = result.counterexample
     check = Check(
         group="proof",
         name=_question(result),
         outcome=outcome,
         looks_at="the exact law of the program's text",
-        effect=found.says if found else result.reason,
+        effect=refutation.says if refutation else result.reason,
         reproduce=result.provenance.command,
         facts=fields_of(result, _PROVED),
     )
@@ -110,8 +114,8 @@ def _program(result: ProofResult) -> str:
     return result.program + (f" ({result.arguments})" if result.arguments else "")
 
 
-def _law(result: ProofResult) -> str:
-    claim, program, distance = result.claim, _program(result), _within(result.total_variation)
+def _law_headline(result: ProofResult) -> str:
+    claim, program, distance = result.claim, _program(result), _bounds(result.total_variation)
     match result.verdict:
         case "proved":
             return f"{program} has the law {claim}; their total variation is {distance}"
@@ -123,21 +127,21 @@ def _law(result: ProofResult) -> str:
     )
 
 
-def _privacy(result: ProofResult) -> str:
+def _privacy_headline(result: ProofResult) -> str:
     point = result.profile[0]  # the claim's
     start = "whether " if result.verdict == "undecided" else ""
     negated = "not " if result.verdict == "refuted" else ""
-    at = f"δ({point.epsilon}) is {_within(point.delta)}"
+    at = f"δ({point.epsilon}) is {_bounds(point.delta)}"
     return f"{start}{_program(result)} is {negated}{_claim(result)}: {at}"
 
 
-def _independent(result: ProofResult) -> str:
+def _independence_headline(result: ProofResult) -> str:
     program, claim, distance = _program(result), result.claim, result.total_variation
     reason = result.reason.rstrip(".")
     match result.verdict, result.disjoint:
         case "proved", _:
             each = f"; each has the law {claim}, and the sum of their total variations is "
-            law = f"{each}{_within(distance)}" if claim else ""
+            law = f"{each}{_bounds(distance)}" if claim else ""
             return f"the values of {program} are independent: their joint law is a product{law}"
         case "refuted", "shown":
             low = wording.at_least(distance.low if distance else 0.0)
@@ -147,13 +151,13 @@ def _independent(result: ProofResult) -> str:
     return f"{program}: {reason}"
 
 
-def _residual(result: ProofResult) -> str:
+def _residual_sentence(result: ProofResult) -> str:
     if not result.residual:
         return ". Every path of the program was followed."
     return f". Paths of total probability {wording.at_most(result.residual)} were not followed."
 
 
-def _within(bounds: ProvedBounds | None) -> str:
+def _bounds(bounds: ProvedBounds | None) -> str:
     return "" if bounds is None else wording.between(bounds.low, bounds.high)
 
 
@@ -162,7 +166,7 @@ def _proof_meaning(result: ProofResult) -> Iterator[Meaning]:
     if result.verdict == "refuted":
         depends = result.disjoint == "refuted"
         heading = "Values of one call depend on each other" if depends else "The claim is false"
-        yield Meaning(heading=heading, says=_refuted(result))
+        yield Meaning(heading=heading, says=_refutation_meaning(result))
         return
     if result.verdict == "undecided":
         text = (
@@ -188,7 +192,7 @@ def _proof_meaning(result: ProofResult) -> Iterator[Meaning]:
         yield Meaning(heading="These two inputs only", says=text)
 
 
-def _refuted(result: ProofResult) -> str:
+def _refutation_meaning(result: ProofResult) -> str:
     text = "This is not a matter of chance: it was derived from the program’s text. "
     if result.counterexample is not None:
         text += "Python itself, run on the coins below, returned the output in question. "
@@ -201,16 +205,16 @@ def _refuted(result: ProofResult) -> str:
 
 def _proof_sections(result: ProofResult) -> Iterator[Section]:
     own, *others = file_facts(result.provenance) or (None,)
-    files = [_renamed(own)] if own else []
+    files = [_program_file(own)] if own else []
     rows = tuple(_proof_facts(result))
-    shown = tuple(name for name, _ in rows if name not in _PAGE_FACTS)
-    facts: list[Block] = [*files, Facts(rows, terminal=shown)]
+    terminal_facts = tuple(name for name, _ in rows if name not in _PAGE_FACTS)
+    facts: list[Block] = [*files, Facts(rows, terminal=terminal_facts)]
     if result.verdict == "undecided" and not result.disjoint:
         facts.append(Text(f"Reason: {result.reason.rstrip('.')}.", terminal=True))
     facts += command_of(result.provenance, "To repeat this proof:")
     yield Section(title="Program and claim", blocks=tuple(facts))
     if result.counterexample is not None:
-        yield Section(title="Counterexample", blocks=tuple(_counterexample(result)))
+        yield Section(title="Counterexample", blocks=tuple(_counterexample_blocks(result)))
     counted = _coins_text(result)
     charts: list[Block] = [*law_charts(result)]
     if counted:
@@ -218,8 +222,8 @@ def _proof_sections(result: ProofResult) -> Iterator[Section]:
     if charts:
         yield Section(title="Figures", blocks=tuple(charts))
     scope = "A proof is about the text of a program. It has no error probability, and it"
-    yield not_covered(scope, result.cannot_rule_out)
-    yield Section(title="Check it", blocks=tuple(_certificate(result)))
+    yield uncovered_section(scope, result.cannot_rule_out)
+    yield Section(title="Check it", blocks=tuple(_certificate_blocks(result)))
     if result.profile:
         yield Section(title="The privacy profile", blocks=(_profile_table(result),))
     if result.law:
@@ -246,7 +250,7 @@ def _proof_sections(result: ProofResult) -> Iterator[Section]:
         )
 
 
-def _renamed(own: Facts) -> Facts:
+def _program_file(own: Facts) -> Facts:
     return Facts((("Program’s file", own.rows[0][1]), *own.rows[1:]), file=True)
 
 
@@ -268,13 +272,13 @@ def _proof_facts(result: ProofResult) -> Iterator[tuple[str, str]]:
     facts = [
         ("Claim", _claim(result)),
         ("Arguments", result.arguments),
-        (name, _within(spread)),
-        ("Largest |ln(P/Q)|", _within(result.log_ratio) if result.law else ""),
+        (name, _bounds(spread)),
+        ("Largest |ln(P/Q)|", _bounds(result.log_ratio) if result.law else ""),
         ("Tolerance", "" if result.tolerance is None else wording.quantity(result.tolerance)),
     ]
     if result.profile:
         point = result.profile[0]
-        facts.append((f"δ at ε = {point.epsilon}", _within(point.delta)))
+        facts.append((f"δ at ε = {point.epsilon}", _bounds(point.delta)))
     if (least := result.epsilon) is not None:
         epsilon = wording.between(least.low, least.high, digits=6)
         facts.append((f"Least ε at δ = {delta_text(result)}", epsilon))
@@ -292,17 +296,17 @@ def _proof_facts(result: ProofResult) -> Iterator[tuple[str, str]]:
     yield from ((name, value) for name, value in facts if value)
 
 
-def _counterexample(result: ProofResult) -> Iterator[Block]:
-    found = result.counterexample
-    if found is None:
+def _counterexample_blocks(result: ProofResult) -> Iterator[Block]:
+    example = result.counterexample
+    if example is None:
         return
-    coins = found.coins
+    coins = example.coins
     values = ", ".join(f"{coin} of {count}" for count, coin in coins[:_SHOWN_COINS])
     more = f", and {len(coins) - _SHOWN_COINS} more" if len(coins) > _SHOWN_COINS else ""
     on = f"on these coins: {values}{more}" if coins else "without asking for coins"
-    sentence = f"Run by Python itself, the unmodified program returned {found.output} {on}."
+    sentence = f"Run by Python itself, the unmodified program returned {example.output} {on}."
     yield Text(sentence, terminal=True)
-    yield Text(f"{found.says}.", terminal=True)
+    yield Text(f"{example.says}.", terminal=True)
     rows = coins[:_MOST_COINS]
     yield Table(
         columns=(
@@ -323,13 +327,13 @@ def _coins_text(result: ProofResult) -> str:
         return ""
     if count.constant is not None:
         return f"every call reads {count.constant:,} coin bits"
-    tells = f"; it tells {_within(count.information)} bits about the output"
+    tells = f"; it tells {_bounds(count.information)} bits about the output"
     return (
         f"the number of coin bits varies, from {count.least:,}{tells if count.information else ''}"
     )
 
 
-def _certificate(result: ProofResult) -> Iterator[Block]:
+def _certificate_blocks(result: ProofResult) -> Iterator[Block]:
     if not result.certificate:
         yield Text("No certificate was written; repeat the proof with --out to have one.")
         return
@@ -383,7 +387,7 @@ def _law_table(result: ProofResult) -> Table:
     claim = "; Q: the claim" if result.claimed else ""
     return Table(
         columns=tuple(columns),
-        caption=f"P: the program{law_is_of(result)}{claim}. Likeliest outputs first",
+        caption=f"P: the program{law_scope(result)}{claim}. Likeliest outputs first",
         terminal="" if result.profile else f"Outputs: {result.outputs:,}, the likeliest first",
         terminal_rows=12,
     )
@@ -412,7 +416,7 @@ def _proof_hazards(result: ProofResult) -> tuple[Hazard, ...]:
     return pyramid.hazards()
 
 
-def not_covered(opening: str, spots: tuple[str, ...]) -> Section:
+def uncovered_section(opening: str, spots: tuple[str, ...]) -> Section:
     """What a result says nothing about, with the beginning of a sentence."""
     blocks = (Text(f"{opening} says nothing about:"), Items(spots))
     return Section(title="What this does not cover", blocks=blocks)

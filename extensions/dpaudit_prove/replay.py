@@ -129,12 +129,12 @@ def replays(
             raise ReplayMismatchError(f"the program ended after {tape.used} of {len(coins)} coins")
         return result
 
-    with _patched(generator, everywhere=everywhere):
+    with _patch(generator, everywhere=everywhere):
         yield run
 
 
 @contextmanager
-def _patched(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
+def _patch(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
     before: list[tuple[Any, str, Any]] = []
 
     def put(owner: Any, name: str, value: Any) -> None:
@@ -161,8 +161,8 @@ def _patched(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
         for name, value in list(vars(module).items()):
             if type(value) in hidden:
                 put(module, name, generator)
-            elif type(value) in _CALLED:
-                other = _instead(value, generator, everywhere=everywhere)
+            elif type(value) in _METHOD_TYPES:
+                other = _replacement_of(value, generator, everywhere=everywhere)
                 if other is not None:
                     put(module, name, other)
     try:
@@ -176,10 +176,10 @@ def _patched(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
 
 
 _ABSENT = object()
-_CALLED = frozenset({types.MethodType, types.BuiltinMethodType})
+_METHOD_TYPES = frozenset({types.MethodType, types.BuiltinMethodType})
 
 
-def _instead(function: Any, generator: _Generator, *, everywhere: bool) -> Any:
+def _replacement_of(function: Any, generator: _Generator, *, everywhere: bool) -> Any:
     """What takes the place of a module's global: a generator's method that was imported by name."""
     if function is _URANDOM:
         return generator.randbytes

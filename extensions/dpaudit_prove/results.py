@@ -125,8 +125,8 @@ class ProofResult(Described):
     provenance: Provenance
 
     def __repr__(self) -> str:
-        said = f"{self.states:,} states"
-        return brief(self, self.verdict, self.program, self.claim, said)
+        count = f"{self.states:,} states"
+        return brief(self, self.verdict, self.program, self.claim, count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,11 @@ from dpaudit.results.text import one_line
 from dpaudit.types import AuditedFile
 from dpaudit_prove.decisions import (
     Decision,
+    decide_factors,
+    decide_joint_law,
+    decide_law,
+    decide_privacy,
     likeliest_outputs,
-    of_factors,
-    of_joint_law,
-    of_law,
-    of_privacy,
 )
 from dpaudit_prove.exploration.engine import (
     DEFAULT_RESIDUAL,
@@ -129,7 +129,7 @@ def prove(
             raise UsageError("claim_epsilon: needed with neighbours; e.g. --claim-epsilon 1")
         calls = [(a, *options.args) for a in neighbours]
         explored = [_explore(function, args, options, progress) for args in calls]
-        decision = of_privacy(function, calls, explored, claim_epsilon, claim_delta, options)
+        decision = decide_privacy(function, calls, explored, claim_epsilon, claim_delta, options)
         decision.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
     elif options.disjoint:
         parsed = None if claim is None else ClaimedLaw.parse(claim)
@@ -137,10 +137,10 @@ def prove(
         try:
             factors = factors_of(function, options, progress)
             explored, calls = [*factors.parts], calls * len(factors.parts)
-            decision = of_factors(function, factors, parsed, options)
+            decision = decide_factors(function, factors, parsed, options)
         except NotShownError as error:
             explored = [_explore(function, options.args, options, progress)]
-            decision = of_joint_law(function, explored[0], str(error), parsed, options)
+            decision = decide_joint_law(function, explored[0], str(error), parsed, options)
     elif claim is None:
         raise UsageError(
             "claim: missing; give --claim, or --neighbours with --claim-epsilon, or --disjoint"
@@ -148,7 +148,7 @@ def prove(
     else:
         parsed = ClaimedLaw.parse(claim)
         explored = [_explore(function, options.args, options, progress)]
-        decision = of_law(function, explored[0], parsed, options)
+        decision = decide_law(function, explored[0], parsed, options)
         decision.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
     result = _result(decision, explored, factors, program, claim_text, options)
     result = replace(result, seconds=time.monotonic() - begun)
@@ -166,13 +166,13 @@ def _result(
 ) -> ProofResult:
     """What was decision, without its time."""
     law = factors.laws[0] if factors else explored[0].law
-    refusal = _not_followed(explored)
+    refusal = _refusal_text(explored)
     return ProofResult(
         verdict=decision.verdict,
         reason=f"{decision.reason}{refusal and f'; not followed, {refusal}'}",
         refusal=refusal,
         program=program,
-        arguments=_shown_arguments(options),
+        arguments=_arguments_text(options),
         coins=options.coins,
         claim=claim,
         law=tuple((one_line(repr(x), limit=200), down(p)) for x, p in likeliest_outputs(law)),
@@ -186,15 +186,15 @@ def _result(
     )
 
 
-def _not_followed(explored: Sequence[Exploration]) -> str:
+def _refusal_text(explored: Sequence[Exploration]) -> str:
     """Which branch could not be followed, if any; its probability is part of every bound."""
-    found = sorted((r for e in explored for r in e.refusals), key=lambda r: -r.probability)
-    if not found:
+    likeliest = sorted((r for e in explored for r in e.refusals), key=lambda r: -r.probability)
+    if not likeliest:
         return ""
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    more = f", and {len(likeliest) - 1} more" if len(likeliest) > 1 else ""
     return (
-        f"with probability at least {at_least(found[0].probability)}: "
-        f"{one_line(found[0].reason, limit=300)}{more}"
+        f"with probability at least {at_least(likeliest[0].probability)}: "
+        f"{one_line(likeliest[0].reason, limit=300)}{more}"
     )
 
 
@@ -215,7 +215,7 @@ def _explore(
     )
 
 
-def _shown_arguments(options: ProofOptions) -> str:
+def _arguments_text(options: ProofOptions) -> str:
     arguments = [repr(a) for a in options.args]
     arguments += [f"{k}={v!r}" for k, v in (options.kwargs or {}).items()]
     return one_line(", ".join(arguments), limit=400)

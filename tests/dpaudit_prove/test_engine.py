@@ -236,7 +236,7 @@ def test_what_floats_propose_too_high_is_lowered() -> None:
     exact = exact_visits(40, 0, edges)
     scale = 1 << SCALE_BITS
     proposed = [int(v * scale * Fraction(11, 10)) for v in exact]
-    for truth, bound in zip(exact, laws._lowered(proposed, 40, 0, edges, scale), strict=True):
+    for truth, bound in zip(exact, laws._lower(proposed, 40, 0, edges, scale), strict=True):
         assert Fraction(bound, scale) <= truth
 
 

@@ -54,7 +54,8 @@ def certificate_of(
         "kwargs": {k: _argument(v) for k, v in kwargs.items()},
         "coins": coins,
         "parts": [_part(one, args) for one, args in zip(explored, calls, strict=True)],
-        "returned": returned and [v.number if type(v) is Token else written(v) for v in returned],
+        "returned": returned
+        and [v.number if type(v) is Token else encode_output(v) for v in returned],
         "shows": dict(shows or {}),
     }
 
@@ -64,19 +65,19 @@ def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
     graph, law = explored.graph, explored.law
     expanded = sorted(explored.visits)
     number = {state: i for i, state in enumerate(expanded)}
-    outputs = [written(x) for x in law.mass]
+    outputs = [encode_output(x) for x in law.mass]
     output_number = {json.dumps(x): i for i, x in enumerate(outputs)}
     best = likeliest_branches(graph)
-    onward = _onward(graph, number)
+    onward = _exit_branches(graph, number)
 
     def target(branch: Branch) -> int | None:
         if branch.to >= 0:
             return number.get(branch.to)
-        index = output_number.get(json.dumps(written(graph.outputs[-1 - branch.to])))
+        index = output_number.get(json.dumps(encode_output(graph.outputs[-1 - branch.to])))
         return None if index is None else -1 - index
 
     def branch_row(branch: Branch) -> list[Any]:
-        registers = [_listed(o) for o in branch.registers]
+        registers = [_origin_list(o) for o in branch.registers]
         return [list(branch.requests), registers, target(branch)]
 
     states = []
@@ -102,7 +103,7 @@ def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
         "law": [str(p) for p in law.mass.values()],
         "residual": str(law.residual),
         "exact": explored.exact,
-        "visits": [_visits(explored.visits[s], exact=explored.exact) for s in expanded],
+        "visits": [_visits_text(explored.visits[s], exact=explored.exact) for s in expanded],
         "bits": _bits(first, states),
     }
 
@@ -131,10 +132,10 @@ def write_certificate(certificate: Mapping[str, Any], path: Path) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def written(x: Hashable) -> Any:
-    """An output as `checker.written` writes it: numbers that are equal are written alike."""
+def encode_output(x: Hashable) -> Any:
+    """An output as `checker.encode` writes it: equal numbers are written alike."""
     if isinstance(x, tuple):
-        return [written(v) for v in x]
+        return [encode_output(v) for v in x]
     if isinstance(x, (int, float, Fraction)) and abs(x) != math.inf:
         return str(Fraction(x))
     if isinstance(x, Token):
@@ -142,19 +143,19 @@ def written(x: Hashable) -> Any:
     return json.dumps(x) if isinstance(x, str) else f"{type(x).__name__} {x!s}"
 
 
-def _visits(value: Fraction, *, exact: bool) -> str:
+def _visits_text(value: Fraction, *, exact: bool) -> str:
     return str(value) if exact else f"{int(value * (1 << SCALE_BITS)):x}"
 
 
-def _listed(origin: Any) -> list[Any]:
-    return [_listed(part) if isinstance(part, tuple) else part for part in origin]
+def _origin_list(origin: Any) -> list[Any]:
+    return [_origin_list(part) if isinstance(part, tuple) else part for part in origin]
 
 
 def _index(graph: Graph, number: int, branch: Branch) -> int:
     return next(i for i, b in enumerate(graph.states[number].branches or ()) if b is branch)
 
 
-def _onward(graph: Graph, expanded: Mapping[int, int]) -> dict[int, int]:
+def _exit_branches(graph: Graph, expanded: Mapping[int, int]) -> dict[int, int]:
     """For every state the branch that leads soonest to an end."""
     into: dict[int, list[tuple[int, int, float]]] = {}
     for old in expanded:

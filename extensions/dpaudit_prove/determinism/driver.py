@@ -105,7 +105,7 @@ class Driver:
         needs = [str(self.program.parent), str(self.library)]
         process = Process(argv, seconds=timeout, needs=needs)
         try:
-            text = _everything(process, deadline)
+            text = _read_output(process, deadline)
             code, how = process.ending(deadline=deadline)
         except TimeoutError:
             raise SamplerTimeoutError(
@@ -114,7 +114,7 @@ class Driver:
             ) from None
         finally:
             process.close()
-        runs = [_read(part) for part in text.split("scenario ")[1:]]
+        runs = [_parse_run(part) for part in text.split("scenario ")[1:]]
         if code or len(runs) != len(scenarios):
             raise SamplerCrashError(f"symbol={one_line(self.symbol)}: the driver ended: {how}")
         return runs
@@ -140,12 +140,14 @@ def driver(
             check=False,
         )
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise UsageError(f"cc: cannot compile the driver here: {one_line((said or [''])[0])}")
+            messages = done.stderr.decode(errors="replace").strip().splitlines()
+            raise UsageError(
+                f"cc: cannot compile the driver here: {one_line((messages or [''])[0])}"
+            )
         yield Driver(program, library.resolve(), symbol, calls, dim, random_instructions)
 
 
-def _everything(process: Process, deadline: float) -> str:
+def _read_output(process: Process, deadline: float) -> str:
     parts: list[bytes] = []
     buffer = memoryview(bytearray(_CHUNK))
     while sum(map(len, parts)) < _LONGEST:
@@ -156,7 +158,7 @@ def _everything(process: Process, deadline: float) -> str:
     return b"".join(parts).decode(errors="replace")
 
 
-def _read(text: str) -> Run:
+def _parse_run(text: str) -> Run:
     values: dict[Value, int] = {}
     coins: dict[Value, int] = {}
     events: defaultdict[str, int] = defaultdict(int)
@@ -222,9 +224,9 @@ def scan(library: Path) -> Scan:
     Raises:
         UsageError: objdump and nm are not installed, or cannot read the file.
     """
-    instructions = _instructions(_told("objdump", "-d", "--no-show-raw-insn", library))
-    imports = _imports(_told("nm", "-D", "--undefined-only", library))
-    needed = re.findall(r"NEEDED\s+(\S+)", _told("objdump", "-p", library))
+    instructions = _instructions(_output_of("objdump", "-d", "--no-show-raw-insn", library))
+    imports = _imports(_output_of("nm", "-D", "--undefined-only", library))
+    needed = re.findall(r"NEEDED\s+(\S+)", _output_of("objdump", "-p", library))
     open_ends = [
         f"{len(instructions[name])} × the instruction {name}"
         for name in sorted(instructions.keys() - _RANDOM)
@@ -257,7 +259,7 @@ def _imports(text: str) -> list[str]:
     return sorted({line.split()[-1].partition("@")[0] for line in text.splitlines() if line})
 
 
-def _told(program: str, *arguments: str | Path) -> str:
+def _output_of(program: str, *arguments: str | Path) -> str:
     path = shutil.which(program)
     if path is None:
         raise UsageError(f"{program}: not found; install binutils (it comes with gcc)")

@@ -115,7 +115,7 @@ def explore(
     machine, named = machine_for(coins, kwargs or {})
     _check_call(function, args, named)
     deadline = None if time_limit is None else begun + time_limit
-    graph = Graph(machine, deadline=deadline, keeps_refusals=True)
+    graph = Graph(machine, deadline=deadline, keep_refusals=True)
     graph.begin(function, args, named)
     target = float(residual) / 2
     while True:
@@ -160,7 +160,7 @@ def law_of(graph: Graph) -> Exploration:
     if first.to < 0:
         value = graph.outputs[-1 - first.to]
         return Exploration(_law({value: Fraction(1)}, 0), graph, {}, True, True, 0.0)
-    expanded = _leading_out(graph)
+    expanded = _productive_states(graph)
     if first.to not in expanded:
         refusals = _refusals(graph, {first.to: Fraction(1)})
         return Exploration(_law({}, 1), graph, {}, False, False, 0.0, refusals)
@@ -171,7 +171,7 @@ def law_of(graph: Graph) -> Exploration:
         for b in graph.states[i].branches or ()
         if b.to in position
     ]
-    edges = _merged(edges)
+    edges = _merge_edges(edges)
     start = position[first.to]
     visits: dict[int, Fraction]
     solved = exact_visits(len(expanded), start, edges)
@@ -182,7 +182,7 @@ def law_of(graph: Graph) -> Exploration:
         visits = {n: Fraction(w, scale) for n, w in zip(expanded, lower, strict=True)}
     else:
         visits = dict(zip(expanded, solved, strict=True))
-    ends = _ends(graph, visits, exact=exact)
+    ends = _end_masses(graph, visits, exact=exact)
     mass: dict[Hashable, Fraction] = {}
     for to, share in ends.items():
         if to < 0:
@@ -193,13 +193,13 @@ def law_of(graph: Graph) -> Exploration:
 
 
 def _refusals(graph: Graph, mass: Mapping[int, Fraction]) -> tuple[Refusal, ...]:
-    found = [
+    reached = [
         Refusal(str(e), mass[number]) for number, e in graph.refusals.items() if number in mass
     ]
-    return tuple(sorted(found, key=lambda refusal: -refusal.probability))
+    return tuple(sorted(reached, key=lambda refusal: -refusal.probability))
 
 
-def _leading_out(graph: Graph) -> list[int]:
+def _productive_states(graph: Graph) -> list[int]:
     """The expanded states from which an output, or a state not yet expanded, can be reached."""
     into: dict[int, list[int]] = {}
     for number, state in enumerate(graph.states):
@@ -215,7 +215,7 @@ def _leading_out(graph: Graph) -> list[int]:
     return [i for i, s in enumerate(graph.states) if s.branches is not None and i in leading]
 
 
-def _merged(edges: list[Edge]) -> list[Edge]:
+def _merge_edges(edges: list[Edge]) -> list[Edge]:
     sums: dict[tuple[int, int], tuple[int, int]] = {}
     for source, target, over, below in edges:
         before = sums.get((source, target))
@@ -223,7 +223,9 @@ def _merged(edges: list[Edge]) -> list[Edge]:
     return [(s, t, over, below) for (s, t), (over, below) in sums.items()]
 
 
-def _ends(graph: Graph, visits: Mapping[int, Fraction], *, exact: bool) -> dict[int, Fraction]:
+def _end_masses(
+    graph: Graph, visits: Mapping[int, Fraction], *, exact: bool
+) -> dict[int, Fraction]:
     """Lower bounds of the probabilities of where the program ends: `Branch.to` of each."""
     mass: dict[int, Fraction] = {}
     scale = 1 << SCALE_BITS

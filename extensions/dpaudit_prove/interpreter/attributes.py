@@ -61,25 +61,25 @@ def attribute(vm: Machine, owner: Any, name: str) -> Any:
     if kind is Super:
         return _super_attribute(vm, owner, name)
     if isinstance(owner, types.ModuleType):
-        return vm.outside(getattr(owner, name))
+        return vm.adopt_value(getattr(owner, name))
     if isinstance(owner, type):
         return _type_attribute(vm, owner, name)
     if kind in METHODS:
         return _listed_attribute(owner, name)
     if kind is Generator:
-        return _one_of(owner, name, "a generator", methods={"__next__", "send", "close"})
+        return _allowed_attribute(owner, name, "a generator", methods={"__next__", "send", "close"})
     if kind is View:
-        return _one_of(owner, name, "a dict's view")
+        return _allowed_attribute(owner, name, "a dict's view")
     if kind is LazyBytes:
         bits = owner.data() if name == "hex" else owner
-        return _one_of(bits, name, "random bytes", methods={"hex"})
+        return _allowed_attribute(bits, name, "random bytes", methods={"hex"})
     if isinstance(owner, NUMPY):
         methods, values = {"item", "is_integer", "bit_count"}, {"real", "imag"}
-        return _one_of(owner, name, "a numpy number", methods=methods, values=values)
+        return _allowed_attribute(owner, name, "a numpy number", methods=methods, values=values)
     return _instance_attribute(vm, owner, name)
 
 
-def _one_of(
+def _allowed_attribute(
     owner: Any,
     name: str,
     owner_kind: str,
@@ -125,7 +125,7 @@ def _type_attribute(vm: Machine, cls: type, name: str) -> Any:
     if cls in PURE_TYPES or issubclass(cls, BaseException):
         value = getattr(cls, name)
         return NativeMethod(cls, name) if callable(value) else value
-    return vm.outside(member if not hasattr(member, "__get__") else getattr(cls, name))
+    return vm.adopt_value(member if not hasattr(member, "__get__") else getattr(cls, name))
 
 
 def _super_attribute(vm: Machine, owner: Super, name: str) -> Any:
@@ -156,7 +156,7 @@ def _bind(vm: Machine, member: Any, owner: Any, name: str) -> Any:
         raise RefusedProgramError(f"the cached property {name}")
     if hasattr(type(member), "__get__") and not isinstance(member, type):
         raise RefusedProgramError(f"{type(owner).__name__}.{name}, a {type(member).__name__}")
-    return vm.outside(member)
+    return vm.adopt_value(member)
 
 
 def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
@@ -179,10 +179,10 @@ def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
         return NativeMethod(owner, name)
     if not is_python_class(kind) and not isinstance(owner, BaseException):
         raise RefusedProgramError(f"the attribute {name} of a {kind.__module__}.{kind.__name__}")
-    return kind if name == "__class__" else _found_attribute(vm, owner, name)
+    return kind if name == "__class__" else _lookup(vm, owner, name)
 
 
-def _found_attribute(vm: Machine, owner: Any, name: str) -> Any:
+def _lookup(vm: Machine, owner: Any, name: str) -> Any:
     """An attribute by Python's own order: data descriptors, the object's own, the class's."""
     kind = type(owner)
     if class_attribute(kind, "__getattribute__") is not object.__getattribute__:
@@ -195,7 +195,7 @@ def _found_attribute(vm: Machine, owner: Any, name: str) -> Any:
     own = getattr(owner, "__dict__", {})
     if name in own:
         value = own[name]
-        return vm.outside(value) if id(owner) in vm.pins.foreign else value
+        return vm.adopt_value(value) if id(owner) in vm.pins.foreign else value
     if name == "__dict__":
         raise RefusedProgramError("__dict__")
     if member is not UNBOUND:
@@ -222,15 +222,15 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
     if name == "_replace":
         return owner._replace(**{k: concrete(v) for k, v in kwargs.items()})
     if kind is Generator:
-        return _of_generator(vm, owner, name, args)
+        return _generator_answer(vm, owner, name, args)
     if name in MUTATORS and kind in (list, dict, set):
         vm.check_own(owner, f"{kind.__name__}.{name}")
     if kind is list:
-        answer = _of_list(vm, owner, name, args, kwargs)
+        answer = _list_answer(vm, owner, name, args, kwargs)
         if answer is not UNBOUND:
             return answer
     if kind is dict:
-        return _of_dict(owner, name, args, kwargs)
+        return _dict_answer(owner, name, args, kwargs)
     if kind is str and name == "join" and not is_simple(args):
         return Call(prelude.join, [owner, *args], kwargs)
     of_a_set = kind in (set, frozenset)
@@ -242,17 +242,17 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
     return getattr(owner, name)(*plain, **{k: concrete(v) for k, v in kwargs.items()})
 
 
-def _of_list(
+def _list_answer(
     vm: Machine, owner: list[Any], name: str, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """What a method that only moves items answers; UNBOUND of another one."""
     if name in {"append", "insert"}:
         where = [concrete(a) for a in args[:-1]]
-        return getattr(owner, name)(*where, vm.stored(args[-1]))
+        return getattr(owner, name)(*where, vm.store_value(args[-1]))
     if name == "extend":
         if type(args[0]) not in SEQUENCES:
             raise RefusedProgramError("list.extend of an iterator: make it a list first")
-        return owner.extend([vm.stored(a) for a in args[0]])
+        return owner.extend([vm.store_value(a) for a in args[0]])
     if name in _MOVES_ITEMS:
         return getattr(owner, name)(*[concrete(a) for a in args])
     if name == "sort" and kwargs.get("key") is not None:
@@ -260,7 +260,7 @@ def _of_list(
     return UNBOUND
 
 
-def _of_dict(owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _dict_answer(owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if name in {"keys", "values", "items"}:
         return View(owner, name)
     if name == "update":
@@ -272,7 +272,7 @@ def _of_dict(owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str
     return getattr(owner, name)(*args)
 
 
-def _of_generator(vm: Machine, generator: Generator, name: str, args: list[Any]) -> Any:
+def _generator_answer(vm: Machine, generator: Generator, name: str, args: list[Any]) -> Any:
     if name == "close":
         if generator.frame is not None and generator.started and generator.frame.blocks:
             raise RefusedProgramError("close() of a generator inside try")

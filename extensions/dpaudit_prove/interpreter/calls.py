@@ -1,7 +1,7 @@
 # ruff: noqa: ARG001 (functions of one signature)
 """Calls: of interpreted functions, of classes, and of Python's own functions.
 
-Builtins that look at the machine's own values are in `ANSWERED`: each answers with a value, with a
+Builtins that look at the machine's own values are in `ANSWERS`: each answers with a value, with a
 `Call` that is to be made in its place, or with PENDING.
 """
 
@@ -61,7 +61,7 @@ from dpaudit_prove.interpreter.values import (
     View,
 )
 
-__all__ = ["ANSWERED", "bind", "fill_dataclass", "invoke", "settle"]
+__all__ = ["ANSWERS", "bind", "fill_dataclass", "invoke", "settle"]
 
 _BUILDERS = frozenset({list, tuple, set, dict})
 _SIZED = frozenset({list, tuple, dict, set, frozenset, str, bytes, range})
@@ -87,16 +87,16 @@ def invoke(vm: Machine, function: Any, args: list[Any], kwargs: _Kwargs, mode: M
         )
         vm.enter(frame, mode)
     elif kind is types.MethodType:
-        invoke(vm, function.__func__, [vm.outside(function.__self__), *args], kwargs, mode)
+        invoke(vm, function.__func__, [vm.adopt_value(function.__self__), *args], kwargs, mode)
     elif kind is CoinMethod:
-        vm.deliver(mode, draw(vm, function.name, *_concrete(args, kwargs)))
+        vm.deliver(mode, draw(vm, function.name, *_decided(args, kwargs)))
     elif kind is NativeMethod:
         settle(vm, call_method(vm, function, args, kwargs), mode)
     elif isinstance(function, type):
         _construct(vm, function, args, kwargs, mode)
     elif kind is functools.partial:
         vm.pins.adopt(function)
-        inside = [vm.outside(a) for a in function.args]
+        inside = [vm.adopt_value(a) for a in function.args]
         invoke(vm, function.func, inside + args, {**function.keywords, **kwargs}, mode)
     elif method := python_method(kind, "__call__"):
         invoke(vm, method, [function, *args], kwargs, mode)
@@ -118,14 +118,14 @@ def _frame(code: Code, names: dict[str, Any], free: list[Any]) -> Frame:
     return frame
 
 
-def _concrete(args: list[Any], kwargs: _Kwargs, *, sets: bool = False) -> tuple[list[Any], _Kwargs]:
+def _decided(args: list[Any], kwargs: _Kwargs, *, sets: bool = False) -> tuple[list[Any], _Kwargs]:
     return [concrete(a, sets=sets) for a in args], {k: concrete(v) for k, v in kwargs.items()}
 
 
 def _invoke_function(
     vm: Machine, function: types.FunctionType, args: list[Any], kwargs: _Kwargs, mode: Mode
 ) -> None:
-    answered = ANSWERED.get(id(function))
+    answered = ANSWERS.get(id(function))
     if answered is not None:
         settle(vm, answered(vm, args, kwargs), mode)
         return
@@ -139,8 +139,8 @@ def _invoke_function(
         frame,
         args,
         kwargs,
-        defaults=tuple([vm.outside(d) for d in function.__defaults__ or ()]),
-        keyword_defaults={k: vm.outside(v) for k, v in (function.__kwdefaults__ or {}).items()},
+        defaults=tuple([vm.adopt_value(d) for d in function.__defaults__ or ()]),
+        keyword_defaults={k: vm.adopt_value(v) for k, v in (function.__kwdefaults__ or {}).items()},
         name=function.__name__,
     )
     vm.enter(frame, mode)
@@ -150,12 +150,12 @@ def _invoke_native(
     vm: Machine, function: Any, args: list[Any], kwargs: _Kwargs, mode: Mode
 ) -> None:
     number = id(function)
-    answered = ANSWERED.get(number)
+    answered = ANSWERS.get(number)
     if answered is not None:
         settle(vm, answered(vm, args, kwargs), mode)
         return
     if function is os.urandom:
-        vm.deliver(mode, draw(vm, "urandom", *_concrete(args, kwargs)))
+        vm.deliver(mode, draw(vm, "urandom", *_decided(args, kwargs)))
         return
     if number in PRELUDE and (number not in PURE or not is_simple([*args, *kwargs.values()])):
         invoke(vm, PRELUDE[number], args, kwargs, mode)
@@ -176,7 +176,7 @@ def _invoke_native(
     if function is hash and not isinstance(args[0], (int, float, Fraction, bool)):
         raise RefusedProgramError(why_refused(function))
     refuse_large_call(function, args)
-    plain, named = _concrete(args, kwargs, sets=function in (sorted, min, max))
+    plain, named = _decided(args, kwargs, sets=function in (sorted, min, max))
     vm.deliver(mode, function(*plain, **named))
 
 
@@ -210,7 +210,7 @@ def _construct(vm: Machine, cls: type, args: list[Any], kwargs: _Kwargs, mode: M
     if not init and class_attribute(cls, "__init__") is not object.__init__:
         raise RefusedProgramError(f"{cls.__name__}.__init__")
     if init and init.__code__.co_filename == "<string>" and hasattr(cls, "__dataclass_fields__"):
-        fill_dataclass(instance, args, kwargs, outside=vm.outside)
+        fill_dataclass(instance, args, kwargs, adopt=vm.adopt_value)
         init, args, kwargs = python_method(cls, "__post_init__"), [], {}
     if init:
         invoke(
@@ -251,7 +251,7 @@ def _native_object(cls: type, args: list[Any], kwargs: _Kwargs) -> Any:
     if cls not in PURE_TYPES and not is_named_tuple(cls) and not is_plain_exception(cls):
         raise RefusedProgramError(why_refused(cls))
     refuse_large_call(cls, args)
-    plain, named = _concrete(args, kwargs, sets=cls in (set, frozenset))
+    plain, named = _decided(args, kwargs, sets=cls in (set, frozenset))
     return cls(*plain, **named)
 
 
@@ -376,7 +376,7 @@ def _object_setattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     object.__setattr__(owner, name, value)
 
 
-ANSWERED: dict[int, Callable[[Machine, list[Any], _Kwargs], Any]] = {
+ANSWERS: dict[int, Callable[[Machine, list[Any], _Kwargs], Any]] = {
     id(isinstance): _isinstance,
     id(issubclass): _issubclass,
     id(getattr): _getattr,
@@ -474,7 +474,7 @@ def _fill_defaults(
 
 
 def fill_dataclass(
-    instance: Any, args: list[Any], kwargs: dict[str, Any], *, outside: Callable[[Any], Any]
+    instance: Any, args: list[Any], kwargs: dict[str, Any], *, adopt: Callable[[Any], Any]
 ) -> None:
     """What the __init__ that `dataclass` writes does, before __post_init__.
 
@@ -493,7 +493,7 @@ def fill_dataclass(
         if field.name in values:
             value = values[field.name]
         elif field.default is not dataclasses.MISSING:
-            value = outside(field.default)
+            value = adopt(field.default)
         elif field.default_factory in (list, dict, set, tuple):
             value = field.default_factory()
         else:

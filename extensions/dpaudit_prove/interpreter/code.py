@@ -123,27 +123,27 @@ class _Names(ast.NodeVisitor):
 
     visit_Yield = visit_YieldFrom = _yield
 
-    def _each(self, *nodes: ast.AST | None) -> None:
+    def _visit_all(self, *nodes: ast.AST | None) -> None:
         for node in nodes:
             if node is not None:
                 self.visit(node)
 
     def visit_Lambda(self, node: ast.Lambda | ast.FunctionDef) -> None:
-        self._each(*node.args.defaults, *node.args.kw_defaults)
+        self._visit_all(*node.args.defaults, *node.args.kw_defaults)
         self.scope.inner[id(node)] = _scope_of(node, self.scope)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.scope.bind(node.name)
-        self._each(*node.decorator_list)
+        self._visit_all(*node.decorator_list)
         self.visit_Lambda(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:  # refused: what is inside never runs
         self.scope.bind(node.name)
-        self._each(*node.decorator_list, *node.bases, *node.keywords)
+        self._visit_all(*node.decorator_list, *node.bases, *node.keywords)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:  # refused as well
         self.scope.bind(node.name)
-        self._each(*node.decorator_list, *node.args.defaults, *node.args.kw_defaults)
+        self._visit_all(*node.decorator_list, *node.args.defaults, *node.args.kw_defaults)
 
     def _captured(self, node: Any) -> None:
         if node.name:
@@ -192,7 +192,7 @@ def _scope_of(node: Any, parent: Scope | None) -> Scope:
         else:
             names.visit(node.elt)
     else:
-        declared = _Declared(scope)
+        declared = _Declarations(scope)
         body = node.body if isinstance(node.body, list) else [node.body]
         for statement in body:
             declared.visit(statement)
@@ -203,7 +203,7 @@ def _scope_of(node: Any, parent: Scope | None) -> Scope:
     return scope
 
 
-class _Declared(ast.NodeVisitor):
+class _Declarations(ast.NodeVisitor):
     """Global and nonlocal declarations of one function, before anything else is read."""
 
     def __init__(self, scope: Scope) -> None:
@@ -339,7 +339,7 @@ class Emitter:
         else:
             self.emit("STORE_FAST", self.slot[name])
 
-    def finished(self) -> Code:
+    def assemble(self) -> Code:
         """The code, with places for labels."""
         where = self._labels
         self.code.instructions = [

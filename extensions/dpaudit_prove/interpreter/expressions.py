@@ -233,7 +233,7 @@ def lambda_code(out: Emitter, node: ast.Lambda) -> Code:
     """The code of a lambda, in an emitter of its own."""
     expr(out, node.body)
     out.emit("RETURN")
-    return out.finished()
+    return out.assemble()
 
 
 def _comprehension(out: Emitter, node: Comprehension) -> None:
@@ -245,7 +245,7 @@ def _comprehension(out: Emitter, node: Comprehension) -> None:
     if not kind:
         inner.emit("LOAD_CONST", None)
     inner.emit("RETURN")
-    function(out, inner.finished())
+    function(out, inner.assemble())
     expr(out, node.generators[0].iter)
     out.emit("GET_ITER")
     out.emit("CALL", (1, ()))

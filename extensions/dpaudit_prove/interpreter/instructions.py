@@ -84,7 +84,7 @@ def _load_cell(vm: Machine, frame: Frame, arg: int) -> None:
         value = cell.value
     else:
         try:
-            value = vm.outside(cell.cell_contents)
+            value = vm.adopt_value(cell.cell_contents)
         except ValueError:
             value = UNBOUND
     if value is UNBOUND:
@@ -110,7 +110,7 @@ def _load_global(vm: Machine, frame: Frame, name: str) -> None:
         value = getattr(builtins, name, UNBOUND)
         if value is UNBOUND:
             raise NameError(f"name '{name}' is not defined")
-    frame.stack.append(vm.outside(value))
+    frame.stack.append(vm.adopt_value(value))
 
 
 def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
@@ -119,7 +119,7 @@ def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
     items = s[len(s) - count :]
     container: Any
     if kind == "list":
-        container = [vm.stored(v) for v in items]
+        container = [vm.store_value(v) for v in items]
     elif kind == "tuple":
         container = tuple(items)
     elif kind == "set":
@@ -130,7 +130,7 @@ def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
     s.append(container)
 
 
-def _add(convert: Callable[[Machine, Any], Any], method: str) -> Instruction:
+def _add_to(convert: Callable[[Machine, Any], Any], method: str) -> Instruction:
     """The instruction that puts the value on top into a container at some depth."""
 
     def run(vm: Machine, frame: Frame, depth: int) -> None:
@@ -151,15 +151,15 @@ def _jump(vm: Machine, frame: Frame, target: int) -> None:
     frame.pc = target
 
 
-def _jump_if(truth_value: bool, *, keeps: bool = False) -> Instruction:
+def _jump_if(condition: bool, *, keeps: bool = False) -> Instruction:
     """The instruction that jumps if the value on top, which it takes off, has this truth.
 
     With `keeps` the value stays where it jumps.
     """
 
     def run(vm: Machine, frame: Frame, target: int) -> None:
-        answer = truth(frame.stack[-1]) if keeps else _conditional(vm, frame)
-        if answer is truth_value:
+        answer = truth(frame.stack[-1]) if keeps else _pop_truth(vm, frame)
+        if answer is condition:
             frame.pc = target
         elif keeps:
             frame.stack.pop()
@@ -259,7 +259,7 @@ def _import(vm: Machine, frame: Frame, arg: tuple[str, bool]) -> None:
     name, whole = arg
     module = importlib.import_module(name)
     top = importlib.import_module(name.partition(".")[0])
-    frame.stack.append(vm.outside(top if whole else module))
+    frame.stack.append(vm.adopt_value(top if whole else module))
 
 
 def _import_from(vm: Machine, frame: Frame, arg: tuple[int, str | None, str]) -> None:
@@ -270,7 +270,7 @@ def _import_from(vm: Machine, frame: Frame, arg: tuple[int, str | None, str]) ->
         value = getattr(source, name)
     except AttributeError:
         value = importlib.import_module(f"{source.__name__}.{name}")
-    frame.stack.append(vm.outside(value))
+    frame.stack.append(vm.adopt_value(value))
 
 
 def _finish(vm: Machine, frame: Frame, arg: Any) -> None:
@@ -298,7 +298,7 @@ def _dict_update(vm: Machine, frame: Frame, arg: Any) -> None:
     frame.stack[-1].update(items)
 
 
-def _of_two(operate: Callable[[Machine, str, Any, Any], Any]) -> Instruction:
+def _operate(operate: Callable[[Machine, str, Any, Any], Any]) -> Instruction:
     """The instruction of an operator on the two values on top."""
 
     def run(vm: Machine, frame: Frame, op: str) -> None:
@@ -318,7 +318,7 @@ def _unary(vm: Machine, frame: Frame, op: str) -> None:
         frame.stack[-1] = result
 
 
-def _conditional(vm: Machine, frame: Frame) -> bool | None:
+def _pop_truth(vm: Machine, frame: Frame) -> bool | None:
     """The truth of the value on top, which is taken off; None if a method is asked first."""
     value = frame.stack[-1]
     if value is not True and value is not False:
@@ -476,11 +476,12 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "ROT3": lambda vm, frame, arg: _rotate(frame, 2),
     "BUILD": _build,
     "CONVERT": lambda vm, frame, kind: _convert(frame, kind),
-    "LIST_APPEND": _add(Machine.stored, "append"), "SET_ADD": _add(lambda vm, v: key(v), "add"),
+    "LIST_APPEND": _add_to(Machine.store_value, "append"),
+    "SET_ADD": _add_to(lambda vm, v: key(v), "add"),
     "MAP_ADD": _map_add, "LIST_OF": _list_of,
     "LIST_EXTEND": lambda vm, frame, arg: frame.stack[-2].extend(frame.stack.pop()),
     "DICT_UPDATE": _dict_update,
-    "BINARY": _of_two(binary), "INPLACE": _of_two(inplace), "COMPARE": _of_two(compare),
+    "BINARY": _operate(binary), "INPLACE": _operate(inplace), "COMPARE": _operate(compare),
     "UNARY": _unary,
     "JUMP": _jump,
     "JIF": _jump_if(False), "JIT": _jump_if(True),

@@ -140,7 +140,7 @@ class Machine:
         self.result = Raised(error)
 
     # -- values --------------------------------------------------------------------------------
-    def outside(self, value: Any) -> Any:
+    def adopt_value(self, value: Any) -> Any:
         """A value that comes from outside the run: generators of coins are recognised."""
         if type(value) in _AS_THEY_ARE:
             return value
@@ -171,7 +171,7 @@ class Machine:
                 "law of one call would depend on the calls before"
             )
 
-    def stored(self, value: Any) -> Any:
+    def store_value(self, value: Any) -> Any:
         """A value that is put into a container."""
         return self.hide(value) if self.hides == "stored" else value
 

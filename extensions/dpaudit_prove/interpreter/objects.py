@@ -14,7 +14,7 @@ import numpy as np
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import lazy as lazies
 from dpaudit_prove.interpreter import prelude, values
-from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes, Symbol, settled
+from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes, Symbol, simplify
 from dpaudit_prove.interpreter.natives import PURE_TYPES
 from dpaudit_prove.interpreter.state import is_plain_class
 from dpaudit_prove.interpreter.values import (
@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 _OURS = {Lazy, LazyBytes, Symbol, Fraction} | {v for v in vars(values).values() if type(v) is type}
-_SHOWN_AS: dict[type, type] = {
+_VISIBLE_TYPES: dict[type, type] = {
     CoinSource: random.SystemRandom,
     LazyBytes: bytes,
     Closure: types.FunctionType,
@@ -155,9 +155,9 @@ def type_of(value: Any) -> type:
     if kind is Token:
         raise RefusedProgramError("the type of a value that was hidden")
     if kind is Lazy:
-        simple = settled(value)
+        simple = simplify(value)
         return type(simple.ends()[0]) if isinstance(simple, Lazy) else type(simple)
-    return _SHOWN_AS.get(kind, kind)
+    return _VISIBLE_TYPES.get(kind, kind)
 
 
 ATOMS = frozenset({int, float, bool, Fraction, str, bytes, type(None), complex})

@@ -129,7 +129,7 @@ def inplace(vm: Machine, op: str, left: Any, right: Any) -> Any:
             if type(right) not in (*_WITH_ITEMS, range):
                 raise RefusedProgramError("list += an iterator: make it a list first")
             refuse_large_operator(op, left, right)
-            left.extend([vm.stored(v) for v in right])
+            left.extend([vm.store_value(v) for v in right])
             return left
         change = _INPLACE.get((op, kind))
         if change is None or type(right) is not kind:
@@ -291,7 +291,7 @@ def store_item(vm: Machine, frame: Frame, _: Any) -> None:
     where = key(index)
     if type(where) is slice and type(value) not in (list, tuple):
         raise RefusedProgramError("a slice is assigned something else than a list")
-    container[where] = vm.stored(value)
+    container[where] = vm.store_value(value)
     del frame.stack[-3:]
 
 

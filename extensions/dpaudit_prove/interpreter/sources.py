@@ -28,7 +28,7 @@ class Sources:
         self.texts: dict[str, str] = {}
         self.codes: dict[types.CodeType, Code] = {}
         self.by_id: dict[int, Code] = {}
-        self.kept: list[Any] = []
+        self.references: list[Any] = []
 
     def code_of(self, function: types.FunctionType) -> Code:
         known = self.by_id.get(id(function.__code__))
@@ -36,7 +36,7 @@ class Sources:
             return known
         code = self._compile(function)
         self.by_id[id(function.__code__)] = code
-        self.kept.append(function.__code__)
+        self.references.append(function.__code__)
         return code
 
     def hashes(self) -> dict[str, str]:
@@ -49,7 +49,7 @@ class Sources:
         code = function.__code__
         filename = code.co_filename
         nodes, compiled = self._file(filename, function)
-        if not any(_alike(c, code) for c in compiled):
+        if not any(_same_code(c, code) for c in compiled):
             raise RefusedProgramError(
                 f"{_name(function)}: what Python runs is not what {filename} says; "
                 "import the file again, and do not patch the function"
@@ -116,24 +116,24 @@ _SAME = (
 )  # fmt: skip
 
 
-def _alike(one: types.CodeType, other: types.CodeType) -> bool:
+def _same_code(one: types.CodeType, other: types.CodeType) -> bool:
     if any(getattr(one, name) != getattr(other, name) for name in _SAME):
         return False
     if len(one.co_consts) != len(other.co_consts):
         return False
     for a, b in zip(one.co_consts, other.co_consts, strict=True):
         if isinstance(a, types.CodeType) and isinstance(b, types.CodeType):
-            if not _alike(a, b):
+            if not _same_code(a, b):
                 return False
-        elif _written(a) != _written(b):
+        elif _constant_text(a) != _constant_text(b):
             return False
     return True
 
 
-def _written(constant: Any) -> str:
+def _constant_text(constant: Any) -> str:
     """A constant of code as text; sets are sorted, as their order hangs on hashes and history."""
     if isinstance(constant, tuple):
-        return f"({', '.join(map(_written, constant))})"
+        return f"({', '.join(map(_constant_text, constant))})"
     if isinstance(constant, frozenset):
-        return f"{{{', '.join(sorted(map(_written, constant)))}}}"
+        return f"{{{', '.join(sorted(map(_constant_text, constant)))}}}"
     return f"{type(constant).__name__} {constant!r}"

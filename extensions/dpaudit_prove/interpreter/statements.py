@@ -48,7 +48,7 @@ def _function_code(out: Emitter, node: ast.FunctionDef) -> Code:
     _body(out, node.body)
     value(out, None)
     out.emit("RETURN")
-    return out.finished()
+    return out.assemble()
 
 
 def _function_def(out: Emitter, node: ast.FunctionDef) -> None:
@@ -133,7 +133,7 @@ def _while(out: Emitter, node: ast.While) -> None:
     if not (isinstance(node.test, ast.Constant) and node.test.value):
         expr(out, node.test)
         out.emit("JIF", other)
-    _repeated(out, ("while", (top, end)), node.body)
+    _loop_body(out, ("while", (top, end)), node.body)
     out.place(other)
     _body(out, node.orelse)
     out.place(end)
@@ -145,12 +145,12 @@ def _for(out: Emitter, node: ast.For) -> None:
     out.emit("GET_ITER")
     with loop(out) as top:
         assign(out, node.target)
-        _repeated(out, ("for", (top, end)), node.body)
+        _loop_body(out, ("for", (top, end)), node.body)
     _body(out, node.orelse)
     out.place(end)
 
 
-def _repeated(out: Emitter, block: tuple[str, tuple[int, int]], body: list[ast.stmt]) -> None:
+def _loop_body(out: Emitter, block: tuple[str, tuple[int, int]], body: list[ast.stmt]) -> None:
     """The body of a loop, with the labels of its begin and of what follows it."""
     out.unwind.append(block)
     _body(out, body)
@@ -303,7 +303,7 @@ def _try(out: Emitter, node: ast.Try) -> None:
 
 def _with_finally(out: Emitter, node: ast.Try) -> None:
     failed, end = out.label(), out.label()
-    with _guarded(out, failed, ("finally", node.finalbody)):
+    with _guard(out, failed, ("finally", node.finalbody)):
         if node.handlers:
             _with_handlers(out, node)
         else:
@@ -311,13 +311,13 @@ def _with_finally(out: Emitter, node: ast.Try) -> None:
             _body(out, node.orelse)
     _body(out, node.finalbody)
     out.emit("JUMP", end)
-    with _caught(out, failed):
+    with _exception_slot(out, failed):
         _body(out, node.finalbody)
     out.place(end)
 
 
 @contextmanager
-def _guarded(out: Emitter, failed: int, block: tuple[str, Any]) -> Iterator[None]:
+def _guard(out: Emitter, failed: int, block: tuple[str, Any]) -> Iterator[None]:
     """What is emitted inside goes to `failed` on an exception; `block` unwinds it."""
     out.emit("SETUP", failed)
     out.handlers.append(failed)
@@ -329,7 +329,7 @@ def _guarded(out: Emitter, failed: int, block: tuple[str, Any]) -> Iterator[None
 
 
 @contextmanager
-def _caught(out: Emitter, failed: int) -> Iterator[int]:
+def _exception_slot(out: Emitter, failed: int) -> Iterator[int]:
     """At `failed`, with the exception in a slot; raised again after what is emitted inside."""
     out.place(failed)
     slot = out.hidden_slot()
@@ -343,11 +343,11 @@ def _caught(out: Emitter, failed: int) -> Iterator[int]:
 
 def _with_handlers(out: Emitter, node: ast.Try) -> None:
     failed, end = out.label(), out.label()
-    with _guarded(out, failed, ("try", None)):
+    with _guard(out, failed, ("try", None)):
         _body(out, node.body)
     _body(out, node.orelse)
     out.emit("JUMP", end)
-    with _caught(out, failed) as slot:
+    with _exception_slot(out, failed) as slot:
         _each_handler(out, node, slot, end)
     out.place(end)
 
@@ -389,7 +389,7 @@ def _with_items(out: Emitter, items: list[ast.withitem], body: list[ast.stmt]) -
     out.emit("STORE_FAST", slot)
     out.emit("LOAD_ATTR", "__enter__")
     out.emit("CALL", (0, ()))
-    with _guarded(out, failed, ("with", slot)):
+    with _guard(out, failed, ("with", slot)):
         if items[0].optional_vars is None:
             out.emit("POP")
         else:

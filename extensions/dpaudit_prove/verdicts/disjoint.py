@@ -120,7 +120,7 @@ def _chain(
             raise NotShownError("the time limit came first")
         states += len(graph.states)
         if not graph.continuations:
-            return _ended([*parts, law_of(graph)], states)
+            return _factors_of_chain([*parts, law_of(graph)], states)
         if len(graph.continuations) > 1 or any(_is_end(x) for x in graph.outputs):
             raise NotShownError(
                 f"after value {len(parts) + 1} the program is in one of "
@@ -134,7 +134,7 @@ def _is_end(output: Hashable) -> bool:
     return isinstance(output, tuple)
 
 
-def _ended(parts: list[Exploration], states: int) -> Factors:
+def _factors_of_chain(parts: list[Exploration], states: int) -> Factors:
     """The last piece: what is returned has every token once; other values in it are constant."""
     rest = parts[-1].law
     outputs = list(rest.mass)
@@ -231,9 +231,9 @@ def one_coin_apart(
 
 
 _MOST_STEPS = 3_000_000
-_LEFT = 2.0**-30
+_MOST_UNFOLLOWED = 2.0**-30
 _ROUNDING = 1e-9
-_SHOWN = 200
+_MOST_COUNTS = 200
 
 
 def bits_of(requests: Sequence[int]) -> int:
@@ -249,25 +249,25 @@ def coin_count(explored: Exploration, *, information: bool = False) -> CoinCount
     least its lower bound (all but h(r) + r of it is of the paths that were followed).
     """
     graph = explored.graph
-    least = _least(graph)
-    constant = _constant(graph)
+    least = _least_bits(graph)
+    constant = _constant_bits(graph)
     if constant is not None or not information:
         return CoinCount(constant=constant, least=least)
     table, left = _joint(graph)
     return CoinCount(
-        constant=None, least=least, information=_information(table, left), law=_law(table)
+        constant=None, least=least, information=_information(table, left), law=_bits_law(table)
     )
 
 
-def _law(table: dict[tuple[int, Hashable], float]) -> tuple[tuple[int, float], ...]:
+def _bits_law(table: dict[tuple[int, Hashable], float]) -> tuple[tuple[int, float], ...]:
     """The smallest numbers of bits with lower bounds of their probabilities."""
     masses: dict[int, float] = defaultdict(float)
     for (count, _), mass in table.items():
         masses[count] += mass * (1 - _ROUNDING)
-    return tuple(sorted(masses.items())[:_SHOWN])
+    return tuple(sorted(masses.items())[:_MOST_COUNTS])
 
 
-def _least(graph: Graph) -> int:
+def _least_bits(graph: Graph) -> int:
     first = graph.started
     heap, done = [(bits_of(first.requests), first.to)], set[int]()
     while heap:
@@ -282,7 +282,7 @@ def _least(graph: Graph) -> int:
     return 0
 
 
-def _constant(graph: Graph) -> int | None:
+def _constant_bits(graph: Graph) -> int | None:
     """The number of bits on every path; None if it varies, or some state was not followed."""
     first = graph.started
     bits = {first.to: bits_of(first.requests)}
@@ -315,7 +315,7 @@ def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
     layers: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     layers[bits_of(first.requests)][first.to] = scale
     steps, left = 0, scale
-    while layers and steps < _MOST_STEPS and left > _LEFT * scale:
+    while layers and steps < _MOST_STEPS and left > _MOST_UNFOLLOWED * scale:
         count = min(layers)
         layer = layers.pop(count)
         while layer:
