@@ -157,9 +157,13 @@ class Memoised:
         """
         users, n = check_people(objects)
         owner = np.repeat(np.arange(users), n)
-        known, place = np.unique(objects.reshape(-1).astype(np.int64), return_inverse=True)
-        distinct, which = np.unique(owner * len(known) + place, return_inverse=True)
-        reports = mechanism.privatize(known[distinct % len(known)], stream=stream.child("reports"))
+        distinct_objects, place = np.unique(
+            objects.reshape(-1).astype(np.int64), return_inverse=True
+        )
+        distinct, which = np.unique(owner * len(distinct_objects) + place, return_inverse=True)
+        reports = mechanism.privatize(
+            distinct_objects[distinct % len(distinct_objects)], stream=stream.child("reports")
+        )
         return reports[which], owner
 
     def epsilon(

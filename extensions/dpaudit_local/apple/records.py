@@ -58,7 +58,7 @@ def decode(segment: Segment) -> Decoded:
         message = f"unknown algorithm {quoted(segment.algorithm)}; its records are left out"
         return Decoded((), total, (Finding(where, message),))
     try:
-        read, finish = reader(segment.parameters)
+        read_record, finish = reader(segment.parameters)
     except _RefusedError as error:
         return Decoded((), total, (Finding(where, f"{error}; the records are left out"),))
     findings: list[Finding] = []
@@ -66,7 +66,7 @@ def decode(segment: Segment) -> Decoded:
     wrong: dict[str, list[int]] = defaultdict(list)
     for n, record in enumerate(segment.records):
         try:
-            rows.append(read(record.split(",")))
+            rows.append(read_record(record.split(",")))
         except _RefusedError as error:
             wrong[str(error)].append(n)
     for why, numbers in wrong.items():

@@ -45,21 +45,21 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     sizes = {ending: _size(path, ending) for ending in BESIDE}
     if not wal:
         try:
-            with _connected(path, "mode=ro") as connection:
+            with _connect(path, "mode=ro") as connection:
                 yield connection
                 return
         except _HotJournalError:
             pass
     elif not sizes["-wal"] and sizes["-shm"] is None:
-        with _connected(path, "mode=ro&immutable=1") as connection:
+        with _connect(path, "mode=ro&immutable=1") as connection:
             yield connection
-        _unchanged(path, before)
+        _check_unchanged(path, before)
         return
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
         copy = Path(folder) / "copy.sqlite"
         _copy(path, copy)
-        _unchanged(path, before)
-        with _connected(copy, "mode=rw", name=path) as connection:
+        _check_unchanged(path, before)
+        with _connect(copy, "mode=rw", name=path) as connection:
             yield connection
 
 
@@ -83,7 +83,7 @@ def _state(path: Path) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _unchanged(path: Path, before: tuple[int, int, int]) -> None:
+def _check_unchanged(path: Path, before: tuple[int, int, int]) -> None:
     if _state(path) != before:
         raise _refuse(
             path, "changed while it was read; stop the daemon or copy the file, then read again"
@@ -120,8 +120,8 @@ def _copy(path: Path, copy: Path) -> None:
 
 
 @contextmanager
-def _connected(path: Path, how: str, *, name: Path | None = None) -> Iterator[sqlite3.Connection]:
-    shown = name or path
+def _connect(path: Path, how: str, *, name: Path | None = None) -> Iterator[sqlite3.Connection]:
+    place = name or path
     try:
         uri = f"{Path(os.path.abspath(path)).as_uri()}?{how}"
         with closing(
@@ -137,9 +137,9 @@ def _connected(path: Path, how: str, *, name: Path | None = None) -> Iterator[sq
             raise _HotJournalError from None
         if code & 0xFF == sqlite3.SQLITE_BUSY:
             raise _refuse(
-                shown,
+                place,
                 f"locked by another program for {_PATIENCE:g} s; stop it, or read a copy",
             ) from None
         raise _refuse(
-            shown, f"cannot be read as SQLite ({why(error)}); it is damaged or incomplete"
+            place, f"cannot be read as SQLite ({why(error)}); it is damaged or incomplete"
         ) from None

@@ -168,7 +168,7 @@ class HadamardServer(MeanServer[HadamardSketch]):
             UsageError: they are not reports of this mechanism; nothing was added then.
         """
         self.mechanism.check(reports)
-        self._take_in(np.bincount(reports.function, minlength=self.mechanism.functions))
+        self._count_visits(np.bincount(reports.function, minlength=self.mechanism.functions))
         _add_signs(self._sums, reports.function, reports.coordinate, reports.sign)
 
     def _row(self, function: int) -> npt.NDArray[np.int64]:

@@ -53,9 +53,9 @@ class MeanSketch(abc.ABC):
             hashes = RandomHashes(count, size, stream=stream)
         elif not isinstance(hashes, HashFamily):
             raise UsageError(f"hashes={hashes}: no family of hash functions; leave it out")
-        for name, given, has in (("functions", functions, hashes.count), ("m", m, hashes.size)):
-            if given is not None and given != has:
-                raise UsageError(f"{name}={given}: the hashes given have {has}; leave it out")
+        for name, value, has in (("functions", functions, hashes.count), ("m", m, hashes.size)):
+            if value is not None and value != has:
+                raise UsageError(f"{name}={value}: the hashes given have {has}; leave it out")
         self.hashes: HashFamily = hashes
         self._check_m()
 
@@ -165,12 +165,12 @@ class MeanServer(abc.ABC, Generic[Sketch]):
         """How many reports each function had, (k,); read only."""
         return read_only(self._visits)
 
-    def _take_in(self, visits: npt.NDArray[np.int64]) -> None:
+    def _count_visits(self, visits: npt.NDArray[np.int64]) -> None:
         """Count reports by function (k,), and widen the sums if theirs may not fit."""
         self._visits += visits
-        wanted = smallest_type(int(self._visits.max()), signed=self._signed)
-        if wanted.itemsize > self._sums.itemsize:
-            self._sums = self._sums.astype(wanted)
+        dtype = smallest_type(int(self._visits.max()), signed=self._signed)
+        if dtype.itemsize > self._sums.itemsize:
+            self._sums = self._sums.astype(dtype)
 
     @property
     def _c(self) -> float:

@@ -141,8 +141,8 @@ class OneBitHistogram:
                 2, -1
             )
             position[rows] = words[0] - words[0] // p * p
-            kept = 1 - 2 * (words[1] < lie).view(np.int8)
-            sign[rows] = self._signs(objects[rows], position[rows]) * kept
+            factor = 1 - 2 * (words[1] < lie).view(np.int8)
+            sign[rows] = self._signs(objects[rows], position[rows]) * factor
         return BitReports(position, sign)
 
     def log_likelihood(
@@ -156,7 +156,7 @@ class OneBitHistogram:
             UsageError: objects, positions or signs of another shape or type, or out of range.
         """
         objects = check_objects(objects, self.universe).astype(np.int64)
-        position, sign = self._checked(reports)
+        position, sign = self._check(reports)
         keep, flip = math.log1p(-self.flip), math.log(self.flip)
         columns = [
             np.where(self._signs(np.full(len(position), x), position) == sign, keep, flip)
@@ -164,7 +164,7 @@ class OneBitHistogram:
         ]
         return np.stack(columns, axis=1) if columns else np.empty((len(position), 0))
 
-    def _checked(self, reports: BitReports) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int8]]:
+    def _check(self, reports: BitReports) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int8]]:
         position = check_objects(reports.position, self.positions, name="reports.position")
         sign = np.asarray(reports.sign)
         if sign.shape != position.shape or not np.isin(sign, (-1, 1)).all():

@@ -279,9 +279,9 @@ class Rappor:
         out = np.empty((len(bits), len(objects)))
         for cohort in np.unique(cohorts).tolist():
             rows = np.flatnonzero(cohorts == cohort)
-            seen = np.unpackbits(bits[rows], axis=1, bitorder="little")
+            reported = np.unpackbits(bits[rows], axis=1, bitorder="little")
             has = self.filters(objects, cohort)
-            ones = (seen.astype(np.float32) @ has.T.astype(np.float32)).astype(np.float64)
+            ones = (reported.astype(np.float32) @ has.T.astype(np.float32)).astype(np.float64)
             out[rows] = ones * (if_one - if_zero) + has.sum(axis=1, dtype=np.int64) * if_zero
         return out
 
@@ -345,5 +345,5 @@ class RapporServer:
         """
         law = self.mechanism
         with np.errstate(invalid="ignore"):
-            seen = self.counts / self.sizes[:, None]
-        return np.asarray((seen - law.p_star) / (law.q_star - law.p_star))
+            reported = self.counts / self.sizes[:, None]
+        return np.asarray((reported - law.p_star) / (law.q_star - law.p_star))

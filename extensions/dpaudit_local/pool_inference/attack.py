@@ -134,7 +134,7 @@ class PoolInference(DeviceOptions):
             UsageError: as :meth:`play`.
         """
         users = whole_number("users", users, 1)
-        game = self._start(stream)
+        game = self._start_game(stream)
         size = max(1, _VALUES // self.observations[-1])
         confidence = {a: np.empty((users, len(self.observations))) for a in self.adversaries}
         correct = {a: np.empty((users, len(self.observations)), bool) for a in self.adversaries}
@@ -153,7 +153,7 @@ class PoolInference(DeviceOptions):
             gamma[here], delta[here] = crowd.gamma, crowd.delta
             for adversary, posterior in self._posteriors(game, crowd, part).items():
                 ties = part.child("ties", adversary).numpy()
-                named, confidence[adversary][here] = _named(posterior, ties)
+                named, confidence[adversary][here] = _likeliest_pool(posterior, ties)
                 correct[adversary][here] = named == crowd.preferred[:, None]
         return {
             a: {
@@ -169,7 +169,7 @@ class PoolInference(DeviceOptions):
             for a in self.adversaries
         }
 
-    def _start(self, stream: Stream) -> _Game:
+    def _start_game(self, stream: Stream) -> _Game:
         pools = self.people.pools
         mechanism = self.device(pools.universe, stream=stream.child("mechanism"))
         popularity = popularities(
@@ -210,12 +210,12 @@ class PoolInference(DeviceOptions):
             for adversary in game.popularity:
                 posteriors[adversary] = self._posterior(game, adversary, reports, len(crowd))
         if NON_PRIVATE in self.adversaries:
-            seen = self.people.pools.labels[crowd.objects]
+            pool_labels = self.people.pools.labels[crowd.objects]
             counts = np.stack(
-                [(seen == i).cumsum(axis=1) for i in range(self.people.k + 1)], axis=2
+                [(pool_labels == i).cumsum(axis=1) for i in range(self.people.k + 1)], axis=2
             )
-            taken = counts[:, np.array(self.observations) - 1]
-            posteriors[NON_PRIVATE] = count_posterior(taken)
+            prefix_counts = counts[:, np.array(self.observations) - 1]
+            posteriors[NON_PRIVATE] = count_posterior(prefix_counts)
         return {adversary: posteriors[adversary] for adversary in self.adversaries}
 
     def _posterior(
@@ -245,7 +245,7 @@ class PoolInference(DeviceOptions):
         return posterior[:, column]
 
 
-def _named(
+def _likeliest_pool(
     posterior: npt.NDArray[np.float64], random: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The likeliest pool (random among equals) and its probability, (users, observations)."""

@@ -27,7 +27,7 @@ from dpaudit_local.pool_inference.sketch_evidence import HadamardEvidence, Sketc
 __all__ = ["EVIDENCE", "PoolEvidence", "UniverseEvidence", "evidence_for", "likelihoods"]
 
 
-class _Weighed:
+class _WeightedEvidence:
     """Evidence in reports for an adversary with ``popularity`` (universe,); None is uniform."""
 
     def __init__(
@@ -40,7 +40,7 @@ class _Weighed:
         return type(self)(self._mechanism, self._pools, popularity)
 
 
-class IdentityEvidence(_Weighed):
+class IdentityEvidence(_WeightedEvidence):
     """1 for the object's pool, else 0: its popularity is one factor for all (footnote 4)."""
 
     def __call__(self, reports: CategoryReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -61,7 +61,7 @@ class IdentityEvidence(_Weighed):
         return out
 
 
-class ResponseEvidence(_Weighed):
+class ResponseEvidence(_WeightedEvidence):
     """E_i = 1 + (T/L − 1)·w_c where category c lies in pool i, else 1; T/L = e^ε."""
 
     def __call__(self, reports: CategoryReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -77,17 +77,17 @@ class ResponseEvidence(_Weighed):
         if len(category) and category.min() < 0:
             raise UsageError(f"category={category.min()}: categories are whole numbers ≥ 0")
         out = np.ones((len(category), self._pools.k + 1))
-        known = np.flatnonzero(category < self._pools.universe)
-        objects = category[known]
+        rows = np.flatnonzero(category < self._pools.universe)
+        objects = category[rows]
         gain = self._mechanism.truth / self._mechanism.lie - 1
-        out[known, self._pools.labels[objects]] += gain * self._weights[objects]
+        out[rows, self._pools.labels[objects]] += gain * self._weights[objects]
         return out
 
 
 _CELLS = 1 << 22  # report-object pairs at a time: 32 MiB
 
 
-class UniverseEvidence(_Weighed):
+class UniverseEvidence(_WeightedEvidence):
     """E_i = Σ_{z∈P_i} w_z·P(report | z), from ``log_likelihood``.
 
     Each report's largest likelihood is scaled to 1. Slow: each observation costs as much as the
@@ -125,7 +125,7 @@ def likelihoods(mechanism: LocalMechanism, reports: Any, universe: int) -> npt.N
     return law
 
 
-class RapporEvidence(_Weighed):
+class RapporEvidence(_WeightedEvidence):
     """E_i = Σ_{z∈P_i} w_z·Π_{b∈B_z} r(bit b).
 
     B_z is the Bloom filter of z in the report's cohort. r(1) = q*/p*, r(0) = (1 − q*)/(1 − p*):

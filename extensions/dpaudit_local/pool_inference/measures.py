@@ -24,7 +24,7 @@ __all__ = [
     "POOL_DEFENCES",
     "POOL_INFERENCE",
     "SKETCH_UTILITY",
-    "Watched",
+    "CountedPolicy",
     "attack_of",
     "errors",
     "expected_errors",
@@ -53,13 +53,13 @@ def attack_of(grid: Mapping[str, Any]) -> GameAttack:
     """
     read_grid(grid, PoolGrid)
     factory = registry.load("attacks", ATTACK)
-    taken = inspect.signature(factory).parameters
-    options = {name: value for name, value in grid.items() if name in taken and name != "setting"}
+    takes = inspect.signature(factory).parameters
+    options = {name: value for name, value in grid.items() if name in takes and name != "setting"}
     if "submissions" in options:
         options["submissions"] = str(_policy(options["submissions"]))
-    given = Reference.parse(grid["setting"])
-    own = {name: value for name, value in grid.items() if name not in taken}
-    setting = str(Reference(given.name, {**given.options, **own}))
+    reference = Reference.parse(grid["setting"])
+    own = {name: value for name, value in grid.items() if name not in takes}
+    setting = str(Reference(reference.name, {**reference.options, **own}))
     attack: GameAttack = factory(setting=setting, **options)
     return attack
 
@@ -122,7 +122,7 @@ def outcome_row(
 ) -> dict[str, Any]:
     """The flat row of one adversary's outcome (``metrics.Outcome``) in a cell's ``row``."""
     setting = Reference.parse(row["setting"])
-    kept = {
+    fields = {
         name: value
         for name, value in row.items()
         if name not in ("setting", "outcomes", "adversaries", "observations")
@@ -130,7 +130,7 @@ def outcome_row(
     return {
         "setting": setting.name,
         **setting.options,
-        **kept,
+        **fields,
         "adversary": adversary,
         "n": int(n),
         **{name: value for name, value in outcome.items() if name != "calibration"},
@@ -284,7 +284,7 @@ class PoolDefencesGrid(PoolGrid, frozen=True, forbid_unknown_fields=False):
     crowd: int | None = None
 
 
-class Watched:
+class CountedPolicy:
     """A submission policy, while a curator counts everything that is submitted.
 
     The curator wants the shares of objects among everything that people chose, submitted or not.
@@ -353,20 +353,20 @@ def measure_defences(cell: Cell, arm: None) -> dict[str, Any]:
     own = PoolDefencesGrid.__struct_fields__[len(PoolGrid.__struct_fields__) :]
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     attack: Any = attack_of({k: v for k, v in cell.settings["grid"].items() if k not in own})
-    watched = Watched(attack.policy, universe=attack.people.universe)
-    attack.policy = watched
+    counted = CountedPolicy(attack.policy, universe=attack.people.universe)
+    attack.policy = counted
     outcomes = attack.play(users, stream=stream)
-    if watched.mechanism is None:
+    if counted.mechanism is None:
         raise SpecError("grid adversaries: at least one that sees what is submitted, e.g. strong")
     chosen = attack.observations[-1]
     return {
         "outcomes": outcomes,
-        "utility": watched.errors(),
-        "submitted": watched.reports / users,
-        "trusts": watched.trusts,
-        "epsilon_report": watched.mechanism.epsilon,
-        "epsilon_person": watched.epsilon(
-            watched.mechanism, objects=chosen, users=grid.crowd or users, delta=grid.delta
+        "utility": counted.errors(),
+        "submitted": counted.reports / users,
+        "trusts": counted.trusts,
+        "epsilon_report": counted.mechanism.epsilon,
+        "epsilon_person": counted.epsilon(
+            counted.mechanism, objects=chosen, users=grid.crowd or users, delta=grid.delta
         ),
     }
 
@@ -386,12 +386,12 @@ def defences_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The range of the strongest adversary's AUC-PN, and the policies at its ends with errors."""
     least, most = (pick(rows, key=lambda row: row["auc_pn"]["value"]) for pick in (min, max))
     return (
-        f"AUC-PN from {least['auc_pn']['value']:.2f} ({_said(least)}) "
-        f"to {most['auc_pn']['value']:.2f} ({_said(most)})."
+        f"AUC-PN from {least['auc_pn']['value']:.2f} ({_policy_text(least)}) "
+        f"to {most['auc_pn']['value']:.2f} ({_policy_text(most)})."
     )
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _policy_text(row: Mapping[str, Any]) -> str:
     return (
         f"{row['submissions']} at ε = {row['epsilon_report']:.3g}, {row['adversary']} adversary: "
         f"error of a share {row['MAE']:.2g}"

@@ -13,7 +13,7 @@ from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism
 from dpaudit_local.mechanisms.reports import Reports
 from dpaudit_local.pool_inference.evidence import likelihoods
-from dpaudit_local.pool_inference.posterior import check_prefixes, normalized
+from dpaudit_local.pool_inference.posterior import check_prefixes, normalize
 from dpaudit_local.pool_inference.settings import Pools
 
 __all__ = ["memoised_posterior"]
@@ -104,7 +104,7 @@ def memoised_posterior(
         for b, prefix in enumerate(prefixes):
             tables, quiet = _tables(parts, shares, copies[mine, b], prefix, cells)
             _fill(tuple(tables), tuple(quiet), copies[mine, b], own_starts, scores[rows, b])
-    return normalized(scores)
+    return normalize(scores)
 
 
 def _tables(
@@ -171,7 +171,7 @@ def _fill_row(tables, copies, i, u, product, exponent):  # type: ignore[no-untyp
 
 
 @_jit
-def _expected(quiet, i, u, v, s):  # type: ignore[no-untyped-def]
+def _expected_reports(quiet, i, u, v, s):  # type: ignore[no-untyped-def]
     """How many distinct reports are expected in a cell."""
     neutral, own, other = quiet
     expected = neutral[0, u] + own[i, v]
@@ -204,7 +204,7 @@ def _fill(tables, quiet, copies, starts, out):  # type: ignore[no-untyped-def]
                     logs[u, v] = (
                         np.log(product[v])
                         + 0.6931471805599453 * exponent[v]
-                        - _expected(quiet, i, u, v, s)
+                        - _expected_reports(quiet, i, u, v, s)
                         + np.log(inside / gamma)
                     )
                     top = max(top, logs[u, v])

@@ -63,29 +63,29 @@ class Outcome:
         return np.argsort(-self.confidence, kind="stable")
 
     @cached_property
-    def _equals(self) -> npt.NDArray[np.int64]:
+    def _tie_starts(self) -> npt.NDArray[np.int64]:
         """Where in that order each group of equally confident users begins."""
         ranked = self.confidence[self._order]
         return np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
 
-    def _among_equals(self, values: Floats) -> Floats:
+    def _mean_of_ties(self, values: Floats) -> Floats:
         """Each one's mean over the equally confident: its expectation in random order."""
-        sizes = np.diff(self._equals, append=len(values))
-        shared: Floats = np.repeat(np.add.reduceat(values, self._equals) / sizes, sizes)
+        sizes = np.diff(self._tie_starts, append=len(values))
+        shared: Floats = np.repeat(np.add.reduceat(values, self._tie_starts) / sizes, sizes)
         return shared
 
     @cached_property
-    def _ranked(self) -> Floats:
+    def _ranked_correct(self) -> Floats:
         """Whether each was right, most confident first, shared among equals."""
-        return self._among_equals(self.correct[self._order].astype(np.float64))
+        return self._mean_of_ties(self.correct[self._order].astype(np.float64))
 
     def precision_at(self, null_rates: npt.ArrayLike) -> Floats:
         """Share of right answers among the ⌊(1−null)·N⌋ most confident users; NaN if none."""
-        n = len(self._ranked)
-        kept = np.floor((1 - np.asarray(null_rates, np.float64)) * n + 1e-9).astype(np.int64)
-        right = np.concatenate([[0.0], np.cumsum(self._ranked)])
+        n = len(self._ranked_correct)
+        sizes = np.floor((1 - np.asarray(null_rates, np.float64)) * n + 1e-9).astype(np.int64)
+        right = np.concatenate([[0.0], np.cumsum(self._ranked_correct)])
         with np.errstate(invalid="ignore"):
-            precision: Floats = np.where(kept > 0, right[kept] / kept, np.nan)
+            precision: Floats = np.where(sizes > 0, right[sizes] / sizes, np.nan)
         return precision
 
     def curve(self) -> list[list[float]]:
@@ -103,8 +103,8 @@ class Outcome:
 
     def exact_auc_pn(self) -> float:
         """Mean over users of the precision among those at least as confident: all thresholds."""
-        ranks = np.arange(1, len(self._ranked) + 1)
-        return float((np.cumsum(self._ranked) / ranks).mean())
+        ranks = np.arange(1, len(self._ranked_correct) + 1)
+        return float((np.cumsum(self._ranked_correct) / ranks).mean())
 
     def standard_error(self) -> float:
         """The standard error of AUC-PN over the choice of users, by the delta method.
@@ -114,10 +114,10 @@ class Outcome:
         the user is named right. What all users share (the setting's popularity, the adversary's
         estimate of it, hash functions) is not in it.
         """
-        n = len(self._ranked)
+        n = len(self._ranked_correct)
         ranks = np.arange(1, n + 1)
-        weight = self._among_equals(np.cumsum((1 / ranks)[::-1])[::-1])  # −ln u
-        below = self._among_equals(np.cumsum((self._ranked / ranks)[::-1])[::-1])
+        weight = self._mean_of_ties(np.cumsum((1 / ranks)[::-1])[::-1])  # −ln u
+        below = self._mean_of_ties(np.cumsum((self._ranked_correct / ranks)[::-1])[::-1])
         influence = self.correct[self._order] * weight - below
         return float(influence.std() / math.sqrt(n))
 

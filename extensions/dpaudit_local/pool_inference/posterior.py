@@ -24,7 +24,7 @@ __all__ = [
     "count_posterior",
     "default_nodes",
     "exact_nodes",
-    "normalized",
+    "normalize",
     "pool_posterior",
     "unlinked_posterior",
 ]
@@ -132,7 +132,7 @@ def _fill_log_scores(evidence, slots, ends, x, weights, out):  # type: ignore[no
                 out[u, b, i] = np.log(total[i, b]) + top[i, b] * 0.6931471805599453
 
 
-def normalized(log_scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def normalize(log_scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """exp(log_scores) scaled to sum to 1 over the last axis, the pools."""
     scores: npt.NDArray[np.float64] = np.exp(log_scores - log_scores.max(axis=-1, keepdims=True))
     scores /= scores.sum(axis=-1, keepdims=True)
@@ -213,7 +213,7 @@ def count_posterior(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
         log_upper = np.log(upper)
     for at in np.argwhere(upper < _TINY):
         log_upper[tuple(at)] = _log_tail(here[tuple(at)], others[tuple(at)], k)
-    return normalized(here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper)
+    return normalize(here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper)
 
 
 def _log_tail(here: float, others: float, k: int) -> float:
@@ -296,7 +296,7 @@ def pool_posterior(
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(0, users, _CHUNK)))
-    return normalized(scores)
+    return normalize(scores)
 
 
 def unlinked_posterior(evidence: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

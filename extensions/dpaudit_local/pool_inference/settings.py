@@ -89,7 +89,7 @@ class Pools:
         Raises:
             UsageError: as in :meth:`weights`.
         """
-        return np.bincount(self.labels, self._checked(popularity), self.k + 1).astype(np.float64)
+        return np.bincount(self.labels, self._valid(popularity), self.k + 1).astype(np.float64)
 
     def weights(self, popularity: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
         """p̂(z)/p̂(P_i) of each object z, where P_i is its pool, shape (universe,).
@@ -100,14 +100,14 @@ class Pools:
         Raises:
             UsageError: a popularity of another length, below 0 or not finite.
         """
-        popularity = self._checked(popularity)
+        popularity = self._valid(popularity)
         mass = self.masses(popularity)
         nothing = mass == 0
         weights = np.where(nothing[self.labels], 1.0, popularity)
         mass[nothing] = self.sizes[nothing]
         return weights / mass[self.labels]
 
-    def _checked(self, popularity: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
+    def _valid(self, popularity: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
         if popularity is None:
             return np.ones(self.universe)
         popularity = np.asarray(popularity, np.float64)

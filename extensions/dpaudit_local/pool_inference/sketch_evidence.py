@@ -21,7 +21,7 @@ import numpy.typing as npt
 from numba import types
 from numba.extending import intrinsic
 
-from dpaudit_local.mechanisms.coins import unpacked_words
+from dpaudit_local.mechanisms.coins import unpack_words
 from dpaudit_local.mechanisms.hashing import HashFamily
 from dpaudit_local.mechanisms.reports import HadamardReports, SketchReports
 from dpaudit_local.pool_inference.settings import Pools
@@ -31,7 +31,7 @@ __all__ = ["HadamardEvidence", "SketchEvidence"]
 LANES = 8
 """Pools side by side in a table: one vector register of doubles."""
 
-_KEPT = 5 << 27  # bytes of one kind of rows that may be kept: 640 MiB
+_MOST_KEPT_BYTES = 5 << 27  # bytes of one kind of rows that may be kept: 640 MiB
 
 jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")
 
@@ -48,7 +48,7 @@ class Rows:
     ) -> None:
         """``fill(function, row)`` writes a row (width,) that starts as zeros."""
         self._width, self._dtype, self._fill = width, np.dtype(dtype), fill
-        self._kept = count * width * self._dtype.itemsize <= _KEPT
+        self._kept = count * width * self._dtype.itemsize <= _MOST_KEPT_BYTES
         # takes memory as it is written
         self._table = np.empty((count if self._kept else 0, width), self._dtype)
         self._known = np.zeros(count, bool)
@@ -112,7 +112,7 @@ class PoolTables:
         else:
             self.scale = 1.0
             self._neutral_weights = neutral
-            sums = np.float64 if 8 * count * size <= _KEPT else np.float32
+            sums = np.float64 if 8 * count * size <= _MOST_KEPT_BYTES else np.float32
             self.neutral = Rows(count, size, sums, self._fill_neutral)
 
     @property
@@ -220,7 +220,7 @@ def by_function(
                 task.result()
 
 
-class _Tabled:
+class _TableEvidence:
     """Evidence in sketches for an adversary with ``popularity`` (universe,); None is uniform."""
 
     def __init__(
@@ -235,7 +235,7 @@ class _Tabled:
         return other
 
 
-class HadamardEvidence(_Tabled):
+class HadamardEvidence(_TableEvidence):
     """E_i = 1 + tanh(ε/2)·y·Σ_{z∈P_i} w_z·H[l, h_j(z)].
 
     The sign y of coordinate l is kept with probability e^ε/(1 + e^ε). The sum is coordinate l of
@@ -293,7 +293,7 @@ def _transform(table):  # type: ignore[no-untyped-def]
         half *= 2
 
 
-class SketchEvidence(_Tabled):
+class SketchEvidence(_TableEvidence):
     """E_i = 1 + (e^ε − 1)·Σ_pos bit[pos]·W_i[pos].
 
     W_i[pos] is the popularity within pool i of the objects hashed to pos. Equation 5: a report is
@@ -310,7 +310,7 @@ class SketchEvidence(_Tabled):
         """
         tables = self._tables
         self._mechanism.check(reports)
-        words = unpacked_words(reports.bits)
+        words = unpack_words(reports.bits)
         out = np.empty((len(words), tables.pools.k + 1))
 
         gain = math.expm1(self._mechanism.epsilon)

@@ -133,11 +133,11 @@ def report_bits(mechanism: Any) -> ReportBits:
     )
 
 
-def _packed(bits: Bits) -> npt.NDArray[np.uint8]:
+def _pack(bits: Bits) -> npt.NDArray[np.uint8]:
     return np.packbits(bits, axis=1, bitorder="little")
 
 
-def _unpacked(bits: npt.NDArray[np.uint8]) -> Bits:
+def _unpack(bits: npt.NDArray[np.uint8]) -> Bits:
     return np.unpackbits(bits, axis=1, bitorder="little").astype(bool)
 
 
@@ -153,8 +153,8 @@ def _sketch(law: CountMeanSketch) -> ReportBits:
         bits=law.m,
         differing=2,
         truth=truth,
-        reports=lambda coins, bits: SketchReports(coins.astype(np.uint32), _packed(bits)),
-        parts=lambda reports: (reports.function.astype(np.int64), _unpacked(reports.bits)),
+        reports=lambda coins, bits: SketchReports(coins.astype(np.uint32), _pack(bits)),
+        parts=lambda reports: (reports.function.astype(np.int64), _unpack(reports.bits)),
     )
 
 
@@ -213,9 +213,9 @@ def _rappor(law: Rappor) -> ReportBits:
         low=low,
         high=high,
         differing=2 * law.per_object,
-        truth=lambda coins, objects: _unpacked(law.bloom(objects, coins.astype(np.uint32))),
-        reports=lambda coins, bits: BloomReports(coins.astype(np.uint32), _packed(bits)),
-        parts=lambda reports: (reports.cohort.astype(np.int64), _unpacked(reports.bits)),
+        truth=lambda coins, objects: _unpack(law.bloom(objects, coins.astype(np.uint32))),
+        reports=lambda coins, bits: BloomReports(coins.astype(np.uint32), _pack(bits)),
+        parts=lambda reports: (reports.cohort.astype(np.int64), _unpack(reports.bits)),
     )
 
 

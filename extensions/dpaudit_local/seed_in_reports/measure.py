@@ -68,12 +68,12 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The least that is read with the key, and the most behind a second stage."""
     shares_read = []
-    for coins, pick, words in (
+    for coins, pick, phrase in (
         ("seeded", min, "with the key at least {:.1%} of devices are read"),
         ("seeded + second", max, "behind a second stage at most {:.1%}"),
     ):
         shares = [row["read"]["value"] for row in rows if row["coins"] == coins]
-        shares_read += [words.format(pick(shares))] if shares else []
+        shares_read += [phrase.format(pick(shares))] if shares else []
     return f"Exactly: {', '.join(shares_read)}." if shares_read else ""
 
 

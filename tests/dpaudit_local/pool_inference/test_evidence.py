@@ -131,7 +131,7 @@ def test_rows_that_are_too_many_to_keep(way, popularity, monkeypatch):
     mechanism, _ = WAYS[way]
     reports = mechanism.privatize(OBJECTS, stream=STREAM.child("reports"))
     kept = evidence_for(mechanism, POOLS, popularity)(reports)
-    monkeypatch.setattr(tables, "_KEPT", 0)
+    monkeypatch.setattr(tables, "_MOST_KEPT_BYTES", 0)
     anew = evidence_for(mechanism, POOLS, popularity)(reports)
     assert anew == pytest.approx(kept, rel=1e-6)  # 32-bit sums of the neutral pool
     assert np.array_equal(anew[:, 1:], kept[:, 1:])
