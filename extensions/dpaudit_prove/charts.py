@@ -261,8 +261,8 @@ def _coins_chart(result: ProofResult) -> Chart | None:
     return Chart(
         kind="plot",
         title="Coins read by a call",
-        caption="How many coin bits a call reads. Whoever can measure the time of a call may learn "
-        "this number.",
+        caption="How many coin bits a call reads. Anyone who can measure the time of a call may "
+        "learn this number.",
         alt=f"Probabilities of {len(rows)} numbers of coin bits, from {rows[0][0]:,} to "
         f"{rows[-1][0]:,}; the likeliest is {likeliest[0]:,} with {quantity(likeliest[1])}.",
         panels=(Panel(series=(Series(marks=tuple(marks), look="bars"),)),),

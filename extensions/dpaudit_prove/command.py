@@ -1,4 +1,4 @@
-"""``dpaudit prove``: the exact law of a program; ``dpaudit verify certificate``: is a proof one?"""
+"""``dpaudit prove``: the exact law of a program; ``dpaudit verify certificate``: checks a proof."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _POWER = re.compile(r"2\^-([0-9]{1,4})")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of a program, as it is written."""
+    """A question about a program, as the user writes it."""
 
     claim: Annotated[str | None, Option(EXAMPLES, "CLAIM", completion="claims")] = None
     args: Annotated[
@@ -72,7 +72,7 @@ class Question:
     determinism: Annotated[
         bool,
         Option(
-            "Of a library: run it with chosen coins, clock and process number, and show which coins reach which value."
+            "For a library: run it with chosen coins, clock and process number, and show which coins reach which value."
         ),
     ] = False
     residual: Annotated[str, Option("Stop when at most this probability is left.", "P")] = "2^-40"
@@ -91,13 +91,13 @@ class Question:
     def __post_init__(self) -> None:
         if self.neighbours is not None and self.claim is not None:
             raise UsageError(
-                f"claim={one_line(self.claim)}: a law is not claimed with --neighbours"
+                f"claim={one_line(self.claim)}: --claim and --neighbours exclude each other; drop one"
             )
         if self.claim_epsilon is not None and self.neighbours is None:
             raise UsageError(f"claim_epsilon={one_line(self.claim_epsilon)}: needs --neighbours")
 
     def options(self) -> ProofOptions:
-        """How to look at the program.
+        """The settings of the proof.
 
         Raises:
             UsageError: a field that cannot be read.
@@ -213,8 +213,8 @@ def prove(
     this process, without a sandbox: only prove what you would run yourself.
 
     Exit code 0: proved. 1: refuted, with coins on which Python itself shows it.
-    3: not decided in time, or the program uses what is not a function of its
-    coins (the message names it).
+    3: not decided in time, or the program uses something that is not a function
+    of its coins (the message names it).
 
     A compiled sampler has no source to follow. With --determinism, its calls
     for coins, time and process number (getrandom, /dev/urandom, RDRAND, …) are
@@ -263,7 +263,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
 
 
 def _show_determinism(program: str, question: Question, *, to: Output) -> NoReturn:
-    """The same with ``--determinism``."""
+    """Run a library with chosen coins, print, write, and exit with the verdict's code."""
     from dpaudit.provenance import identified
     from dpaudit.targets.identity import identify
     from dpaudit_prove.determinism.check import determinism
@@ -347,12 +347,12 @@ def verify_certificate(
     seed: Annotated[str, Option("Seed of these tapes.")] = "1",
     output: FormatOption = "text",
 ) -> None:
-    r"""Does a certificate of `dpaudit prove` hold? The checker knows nothing of the prover.
+    r"""Check a certificate of `dpaudit prove`; the checker shares no code with the prover.
 
     It redoes the arithmetic exactly. With --program it also runs the program
     in Python, on the coins of every transition and on random tapes, in this
-    process and without a sandbox: a certificate from a stranger may name any
-    program, so you have to name it.
+    process and without a sandbox: a foreign certificate may name any program, so
+    you have to name it.
 
     Exit code 0: it holds. 1: it does not. 2: not a certificate. 3: its
     arithmetic holds, and the program was not run.
@@ -394,7 +394,7 @@ def _certificate_at(path: Path, program: str | None) -> Certificate:
     """The certificate in a file.
 
     Raises:
-        UsageError: it is none, or is of another program than ``program``.
+        UsageError: not a certificate, or one of another program than ``program``.
     """
     from dpaudit_prove.certificates.reader import read_certificate
 
@@ -414,12 +414,12 @@ def _certificate_at(path: Path, program: str | None) -> Certificate:
 
 
 def _quoted(program: str) -> str:
-    """The certificate's word for its program, so that nobody takes it for ours."""
+    """The program that a certificate names, quoted as foreign text."""
     return shown(program, limit=400)
 
 
 def _check_files(certificate: Certificate) -> None:
-    """The program's files are plain: the checker reads each to its end."""
+    """Refuse files that are not plain: the checker reads each to its end."""
     for name in certificate.files:
         try:
             open_plain(name).close()
@@ -468,7 +468,7 @@ def _describe_check(report: dict[str, Any], tapes: int) -> str:
 
 
 def _describe_laws(report: dict[str, Any]) -> str:
-    """What the certificate says of its laws, in words; the checker has checked it."""
+    """The checked statements of a certificate about its laws, in words."""
     sentence = ""
     if report["values"]:
         sentence += f"; {report['values']} returned values have coins of their own"

@@ -1,6 +1,6 @@
-"""What the exact laws say of a claim: proved, refuted with a counterexample, or undecided.
+"""Decides a claim by exact laws: proved, refuted with a counterexample, or undecided.
 
-A counterexample is coins on which Python itself, unmodified, returns what a verdict says.
+A counterexample consists of coins on which unmodified Python returns the output in question.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def decide_joint_law(
     claim: ClaimedLaw | None,
     options: ProofOptions,
 ) -> Decision:
-    """What the joint law says where coins of their own could not be shown, and ``why``."""
+    """Decide independence by the joint law, where disjoint coins could not be shown for ``why``."""
     joint = dependence(explored.law)
     why = f"coins of their own could not be shown ({one_line(why, limit=300)})"
     if joint is None:
@@ -277,7 +277,7 @@ _LARGEST_JSON = 1 << 53
 
 
 class InterpreterMismatchError(DpauditError):
-    """Python ran the program otherwise than the interpreter: nothing that was found holds."""
+    """Python and the interpreter disagree about a program, so no result about it holds."""
 
 
 def counterexample_of(
@@ -328,7 +328,7 @@ def counterexample_of_factors(
     numbers = [v for v in returned if _is_number(v)] if isinstance(returned, tuple) else []
     if output not in numbers:
         raise InterpreterMismatchError(
-            f"replay: Python returned {one_line(repr(returned), limit=80)}; please report this"
+            f"replay: Python returned {one_line(repr(returned), limit=80)}; please report it"
         )
     return _counterexample(returned, coins, reason)
 
@@ -388,7 +388,7 @@ def _replay(
         return replay(function, args, kwargs, coins, **_replay_options(options))
     except ReplayMismatchError as error:
         raise InterpreterMismatchError(
-            f"replay: {error}; Python ran the program otherwise than the interpreter: please report"
+            f"replay: {error}; Python and the interpreter disagree; please report this program"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What a proof about a program reports."""
+"""The report of a proof about a program."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _bounds(bounds: ProvedBounds | None) -> str:
 
 
 def _proof_meaning(result: ProofResult) -> Iterator[Meaning]:
-    """What it means for a reader who does not read programs."""
+    """The meaning of a proof, for readers who do not read code."""
     if result.verdict == "refuted":
         depends = result.disjoint == "refuted"
         heading = "Values of one call depend on each other" if depends else "The claim is false"
@@ -178,7 +178,7 @@ def _proof_meaning(result: ProofResult) -> Iterator[Meaning]:
     proved = {
         "law": "the program returns each output with the claimed probability",
         "independent values": "no value that one call returns tells anything about its others",
-        "privacy": "no output tells these two inputs apart better than is claimed",
+        "privacy": "no output tells these two inputs apart better than claimed",
     }[_question(result)]
     text = (
         f"Up to the distance stated above, {proved}. This was derived from all paths of the "
@@ -197,9 +197,9 @@ def _refutation_meaning(result: ProofResult) -> str:
     if result.counterexample is not None:
         text += "Python itself, run on the coins below, returned the output in question. "
     if result.disjoint == "refuted":
-        text += "Whoever learns one value of a call learns something about the others. "
+        text += "Anyone who learns one value of a call learns something about the others. "
     if result.profile:
-        text += "Whoever sees a release can tell the two inputs apart better than is claimed. "
+        text += "Anyone who sees a release can tell the two inputs apart better than claimed. "
     return f"{text}Do not rely on the claim until the program has been corrected and proved again."
 
 

@@ -238,7 +238,7 @@ print(json.dumps([version("opendp"), sorted(counts.items())]))
 
 
 def library(python: str | None) -> Iterator[tuple[str, Callable[[], Row]]]:
-    """OpenDP itself beside the model of it."""
+    """Compare OpenDP itself with the model of it."""
     if python is None or run_python("import opendp", python).returncode:
         print("left out: --python names no Python with opendp==0.14.1", file=sys.stderr)
         return

@@ -1,6 +1,6 @@
 """Runs a program in Python itself, unmodified, on given coins.
 
-Nothing here knows of the interpreter: a replay is a check of it.
+Nothing here uses the interpreter: a replay checks it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Tape:
         self.used = 0
 
     def below(self, count: int) -> int:
-        """The next coin, which must have so many values."""
+        """The next coin, which must have ``count`` values."""
         if count == 1:
             return 0
         if self.used == len(self.coins):
@@ -180,7 +180,7 @@ _METHOD_TYPES = frozenset({types.MethodType, types.BuiltinMethodType})
 
 
 def _replacement_of(function: Any, generator: _Generator, *, everywhere: bool) -> Any:
-    """What takes the place of a module's global: a generator's method that was imported by name."""
+    """The replacement of a module's global that is a generator's method, imported by name."""
     if function is _URANDOM:
         return generator.randbytes
     kind = random.Random if everywhere else random.SystemRandom

@@ -119,7 +119,7 @@ def prove(
     Raises:
         RefusedProgramError: the program cannot be followed.
         UsageError: no claim, or one that does not fit.
-        InterpreterMismatchError: a replay in Python contradicts what was found.
+        InterpreterMismatchError: a replay in Python contradicts the interpreter.
     """
     begun = time.monotonic()
     calls: list[tuple[Any, ...]] = [options.args]
@@ -164,7 +164,7 @@ def _result(
     claim: str,
     options: ProofOptions,
 ) -> ProofResult:
-    """What was decision, without its time."""
+    """The result of a decision, without its duration."""
     law = factors.laws[0] if factors else explored[0].law
     refusal = _refusal_text(explored)
     return ProofResult(
@@ -187,7 +187,7 @@ def _result(
 
 
 def _refusal_text(explored: Sequence[Exploration]) -> str:
-    """Which branch could not be followed, if any; its probability is part of every bound."""
+    """The branch that could not be followed, if any; its probability is part of every bound."""
     likeliest = sorted((r for e in explored for r in e.refusals), key=lambda r: -r.probability)
     if not likeliest:
         return ""

@@ -83,7 +83,7 @@ def audit_device(
     ``against`` is the folder of an older configuration; ε is added up over ``days``.
 
     Raises:
-        UsageError: a folder or file cannot be read at all; what is wrong in one is a finding.
+        UsageError: a folder or file cannot be read at all; an error within one is a finding.
     """
     configuration = read_configuration(config)
     findings = [*configuration.findings, *unresolved_findings(configuration)]

@@ -154,7 +154,7 @@ def read_configuration(folder: Path) -> Configuration:
     """Read the four files of a folder; invalid entries are left out and reported in ``findings``.
 
     Each file is an array of dicts. An entry is left out if a required field is missing or has the
-    wrong type or range (a ``true`` is no integer; PrivacyParameter is finite and above 0,
+    wrong type or range (``true`` is not an integer; PrivacyParameter is finite and above 0,
     SessionSeconds at least 1; SessionAmount is a whole number of at least 0), or if two entries of
     one name differ, since nothing says which of them the daemon takes. A PrivacyParameter that is
     0, negative or not a number is serious: the daemon refuses only what exceeds 2, and with such a

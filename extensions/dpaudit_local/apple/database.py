@@ -75,7 +75,7 @@ def table_columns(
         return frozenset()
     names = frozenset(name.upper() for name in columns)
     if not names:
-        findings.append(Finding(table, "no such table; nothing is known of its records"))
+        findings.append(Finding(table, "no such table; its records are unknown"))
     return names
 
 
@@ -228,7 +228,7 @@ def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
 
     Negative balances, duplicate names, updates before the creation, and the jump that Tang et al.
     saw twice and could not explain (§A.2): a balance that equals the days from ZCREATIONDATE to
-    ZLASTUPDATE. Ordinary use can also lead to that number, so it is no proof.
+    ZLASTUPDATE. Ordinary use can also lead to that number, so it is not proof.
     """
     balances = tuple(balances)
     messages = [

@@ -28,10 +28,10 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in one read transaction; neither the file nor its folder is written to.
 
     SQLite itself would write: in WAL mode a reader makes ``-shm`` and ``-wal`` files, and after a
-    crash the first reader rolls the ``-journal`` back. So a file in WAL mode that nobody has open
-    is read as immutable; one with a ``-wal`` or ``-shm`` next to it, or with a journal to be rolled
-    back, is read from a copy in a private temporary folder; any other is opened with ``mode=ro``,
-    which takes only a shared lock. If a writer has locked it, we wait at most 2 s.
+    crash the first reader rolls the ``-journal`` back. So a file in WAL mode that no program has
+    open is read as immutable; one with a ``-wal`` or ``-shm`` next to it, or with a journal to be
+    rolled back, is read from a copy in a private temporary folder; any other is opened with
+    ``mode=ro``, which takes only a shared lock. If a writer has locked it, we wait at most 2 s.
 
     Not claimed: that a change of a file that we read as immutable is always noticed (size,
     modification time and inode are compared before and after).

@@ -30,7 +30,7 @@ __all__ = [
 WORDS = 1 << 64
 
 LARGEST_EPSILON = 32.0
-"""Beyond, 2^64 words are too few for the law; there is no privacy left to speak of either."""
+"""Above it, 2^64 words are too few for the law, and there is practically no privacy."""
 
 
 def lying_words(epsilon: float, categories: int) -> int:
@@ -48,7 +48,7 @@ def lying_words(epsilon: float, categories: int) -> int:
     2.718281828459045
     """
     epsilon = privacy_number("epsilon", epsilon, LARGEST_EPSILON)
-    categories = whole_number("categories", categories, 2, hint="; fewer leave nothing to ask")
+    categories = whole_number("categories", categories, 2, hint="")
     with localcontext() as context:
         context.prec = 60
         share = WORDS / (Decimal(epsilon).exp() + categories - 1)
@@ -123,7 +123,7 @@ def biased_bits(n: int, bits: int, *, words: int, stream: Stream) -> npt.NDArray
     ``stream``, one generator per row), not secret from someone who sees it.
 
     Raises:
-        UsageError: ``bits`` is no positive multiple of 8, or ``words`` is not in 0 … 2^64 − 1.
+        UsageError: ``bits`` is not a positive multiple of 8, or ``words`` is not in 0 … 2^64 − 1.
     """
     if bits < 8 or bits % 8:
         raise UsageError(f"bits={bits}: bits are packed in bytes; take a multiple of 8")

@@ -330,7 +330,7 @@ def sample_sketch(
     end an inversion some ten standard deviations out, beyond which about 1e-13 lies), and q rounded
     to a double (relative 2^-53).
 
-    At most min(Z, 8·u·k) report functions are drawn and then k multinomial counts an object, and
+    At most min(Z, 8·u·k) report functions are drawn and then k multinomial counts per object, and
     2·k·m binomials always.
 
     Raises:

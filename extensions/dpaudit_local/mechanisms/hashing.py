@@ -1,7 +1,7 @@
 """The hash functions of sketches: the position that each function gives an object.
 
-A family is public: it hides nothing, and no mechanism's ε rests on it. What it must give is utility
-(few chance collisions), and for an attack no regularity that real families would not have.
+A family is public: it hides nothing, and no mechanism's ε rests on it. It must give utility
+(few chance collisions), and no regularity that real families lack and an attack could use.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class RandomHashes:
         Raises:
             UsageError: ``count`` is not in 1 … 2^32 or ``size`` is not in 2 … 2^32.
         """
-        self.count = whole_number("count", count, 1, 1 << 32, hint=": so many hash functions")
-        self.size = whole_number("size", size, 2, 1 << 32, hint=": so many positions has a sketch")
+        self.count = whole_number("count", count, 1, 1 << 32, hint=" of hash functions")
+        self.size = whole_number("size", size, 2, 1 << 32, hint=" of positions")
         self._seed = seed_words(stream)
 
     def positions(self, objects: npt.NDArray[np.int64], function: int) -> npt.NDArray[np.uint32]:

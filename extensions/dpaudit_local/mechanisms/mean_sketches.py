@@ -1,4 +1,4 @@
-"""What both mean sketches share: hash functions and a coin, exact sums, errors of estimates."""
+"""The common part of both mean sketches: hash functions and a coin, exact sums, standard errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MeanSketch(abc.ABC):
         Raises:
             UsageError: ε not above 0 or beyond 32·``differing``; an ``m`` that the sketch refuses
                 (a Count Mean Sketch takes multiples of 8, a Hadamard one powers of two);
-                ``hashes`` that are no family; ``m`` or ``functions`` that are not theirs.
+                ``hashes`` that are not a family; ``m`` or ``functions`` that are not theirs.
         """
         epsilon = privacy_number("epsilon", epsilon, self.differing * LARGEST_EPSILON)
         self.flip_words = lying_words(epsilon / self.differing, 2)
@@ -52,7 +52,7 @@ class MeanSketch(abc.ABC):
             count, size = 65536 if functions is None else functions, 1024 if m is None else m
             hashes = RandomHashes(count, size, stream=stream)
         elif not isinstance(hashes, HashFamily):
-            raise UsageError(f"hashes={hashes}: no family of hash functions; leave it out")
+            raise UsageError(f"hashes={hashes}: must be a family of hash functions; leave it out")
         for name, value, has in (("functions", functions, hashes.count), ("m", m, hashes.size)):
             if value is not None and value != has:
                 raise UsageError(f"{name}={value}: the hashes given have {has}; leave it out")
@@ -100,7 +100,7 @@ class MeanSketch(abc.ABC):
 
 Sketch = TypeVar("Sketch", bound=MeanSketch)
 
-_OBJECTS = 1 << 14  # so many positions stay in cache
+_OBJECTS = 1 << 14  # positions that stay in cache
 
 
 @jit

@@ -1,12 +1,12 @@
 """One-bit histogram: one random position of the object's signs, and the sign there, maybe flipped.
 
-What the documents say. Tang et al. (2017) show records ``position,±1`` of the algorithm
+Documented. Tang et al. (2017) show records ``position,±1`` of the algorithm
 OneBitHistogram with parameters epsilon = 1 and p = 5000 (Figure 11), database rows of a bit
 position and a bit value with positions below 5000 (Figure 1), and that the device calls
 ``randomizedBitForString`` and keeps its ``index`` and ``value`` (Figure 22). One position in Figure
 11, 49477827, is not below 5000; why, the paper does not say.
 
-What is our reading. The vector behind the bit is shown nowhere. Here it is the indicator of the
+Our reading. The vector behind the bit is shown nowhere. Here it is the indicator of the
 object (+1 at the object's own position, −1 elsewhere: ``vector="one-hot"``) or a vector of public
 random signs that belongs to the object (``vector="signs"``, the basic randomizer of Bassily and
 Smith 2015, arXiv 1504.04686, Algorithm 1). That the position is uniform and the flip's probability
@@ -69,15 +69,15 @@ class OneBitHistogram:
         self.flip_words = lying_words(epsilon, 2)
         positions = whole_number("positions", positions, 2, 1 << 32, hint="; Apple's p is 5000")
         if vector not in ("one-hot", "signs"):
-            raise UsageError(f"vector={vector}: one-hot or signs")
+            raise UsageError(f"vector={vector}: must be one-hot or signs")
         universe = whole_number("universe", positions if universe is None else universe, 2)
         if vector == "one-hot" and universe > positions:
             raise UsageError(
-                f"universe={universe}: one-hot vectors have a position for each object; take signs"
+                f"universe={universe}: one-hot vectors have a position for each object; use signs"
             )
         if vector == "one-hot" and hashes is not None:
             raise UsageError(
-                f"hashes={hashes}: one-hot vectors use none; leave them out, or take signs"
+                f"hashes={hashes}: one-hot vectors use none; leave them out, or use signs"
             )
         if vector == "signs" and hashes is None:
             stream = KeyedStream.from_seed(seed).child("one-bit histogram's signs")

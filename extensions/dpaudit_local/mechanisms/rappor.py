@@ -80,17 +80,17 @@ class Rappor:
     def __post_init__(self) -> None:
         f, p, q = self.f, self.p, self.q
         if _words("f", f) == WORDS:
-            raise UsageError(f"f={f}: must lie in [0, 1); at 1 reports say nothing")
+            raise UsageError(f"f={f}: must lie in [0, 1); at 1 reports carry no information")
         self._flip, self._low, self._high = _words("f/2", f / 2), _words("p", p), _words("q", q)
         self.f, self.p, self.q = 2 * self._flip / WORDS, self._low / WORDS, self._high / WORDS
         if self._low == self._high:
             raise UsageError(
-                f"p={p}, q={q}: must differ; equal ones say nothing about the permanent response"
+                f"p={p}, q={q}: must differ; equal ones do not depend on the permanent response"
             )
         low, high = self._stars()
         if not (0 < low < 1 and 0 < high < 1):
             raise UsageError(
-                f"f={f}, p={p}, q={q}: a report would be proof of an object; "
+                f"f={f}, p={p}, q={q}: a report would prove an object; "
                 "raise f, or keep p and q off 0 and 1"
             )
         self.per_object = whole_number("per_object", self.per_object, 1, 64)
@@ -296,7 +296,7 @@ def _words(name: str, probability: float) -> int:
         raise UsageError(f"{name}={probability}: a probability; must lie in [0, 1]")
     words = round(Fraction(probability) * WORDS)
     if (words == 0) != (probability == 0):
-        raise UsageError(f"{name}={probability}: coins have a resolution of 2^-64; say 0, or more")
+        raise UsageError(f"{name}={probability}: must be 0 or at least 2^-64")
     return words
 
 

@@ -1,4 +1,4 @@
-"""The whole game: people, their devices, and what adversaries make of the submissions."""
+"""The game: people, their devices, and adversaries who see the submissions."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class PoolInference(DeviceOptions):
     alone, whatever n (``unlinked_posterior``). A policy that stops after fewer than n submissions
     leaves the adversary with those.
 
-    Cost, for a Count Mean Sketch of m = 1024 at ε = 4 and six pools, CPU time of one core: 1 µs an
-    observation for the evidence of an adversary, whatever the universe, and 0.3 ms a person with n
-    = 7, 30, 90, 180 for the posterior. Memory below 2 GiB: a batch, ``PoolTables`` for each
-    adversary, and 9 doubles a user for each adversary and n.
+    Cost, for a Count Mean Sketch of m = 1024 at ε = 4 and six pools, CPU time of one core: 1 µs per
+    observation for the evidence of an adversary, whatever the universe, and 0.3 ms per person with
+    n = 7, 30, 90, 180 for the posterior. Memory below 2 GiB: a batch, ``PoolTables`` for each
+    adversary, and 9 doubles per user, adversary and n.
 
     Not claimed: that real people behave as the game's do (``setting=real-emoji`` only has their
     popularity).
@@ -81,7 +81,7 @@ class PoolInference(DeviceOptions):
     adversaries: Sequence[str] = ("weak", "strong", NON_PRIVATE)
     """Of ``popularity.ADVERSARIES``."""
     observations: Sequence[int] = (7, 30, 90, 180)
-    """After how many submissions adversaries are asked, rising."""
+    """Numbers of submissions after which adversaries answer, rising."""
     submissions: str = "every"
     """A policy with its options, e.g. ``capped:limit=30``."""
     popularity_submissions: int = 1_000_000
@@ -102,11 +102,13 @@ class PoolInference(DeviceOptions):
         self.adversaries = check_adversaries(self.adversaries)
         if isinstance(self.observations, (int, str)) or not len(self.observations):
             raise UsageError(
-                f"observations={self.observations!r}: a list of whole numbers, at least one"
+                f"observations={self.observations!r}: must be a list of at least one whole number"
             )
         self.observations = tuple(whole_number("observations", n, 1) for n in self.observations)
         if any(a >= b for a, b in itertools.pairwise(self.observations)):
-            raise UsageError(f"observations={self.observations}: whole numbers from 1 that rise")
+            raise UsageError(
+                f"observations={self.observations}: must be rising whole numbers from 1"
+            )
         self.policy: SubmissionPolicy = registry.create("submissions", self.submissions)
         if self.memoised is None:
             self.memoised = Reference.parse(self.submissions).name == "memoised"

@@ -1,4 +1,4 @@
-"""What one submission says of each pool.
+"""The evidence of one submission for each pool.
 
 ``evidence_for`` finds the evidence of a mechanism by its type: of objects in the clear, randomised
 response and RAPPOR here, of sketches in ``sketch_evidence``. It falls back to the whole universe's
@@ -67,7 +67,7 @@ class ResponseEvidence(_WeightedEvidence):
     def __call__(self, reports: CategoryReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
         """Evidence (n, k + 1) of reports.
 
-        A category outside the universe tells nothing: 1 for every pool.
+        A category outside the universe carries no information: 1 for every pool.
 
         Raises:
             UsageError: a category below 0.
@@ -184,7 +184,7 @@ def _fill_filters(  # type: ignore[no-untyped-def]
 
 
 class PoolEvidence(Protocol):
-    """Maps reports to what they say of pools."""
+    """Maps reports to their evidence for each pool."""
 
     def __call__(self, reports: Any, *, threads: int = 2) -> npt.NDArray[np.float64]:
         """Σ_{z∈P_i} p̂(z)/p̂(P_i)·P(report | z) for each report and pool, shape (n, k + 1), neutral

@@ -1,4 +1,4 @@
-"""Measures of pool inference: the game, what devices can do against it, and a curator's errors."""
+"""Measures of pool inference: the game, defences of devices, and a curator's errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def attack_of(grid: Mapping[str, Any]) -> GameAttack:
     """The attack of a ``[grid]``: the plug-in's own options; the rest are its ``setting``'s.
 
     Raises:
-        SpecError: no setting, or observations that are no numbers.
+        SpecError: no setting, or observations that are not numbers.
         UsageError: an option that neither takes.
     """
     read_grid(grid, PoolGrid)
@@ -98,7 +98,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     which one game has all.
 
     Raises:
-        SpecError: no setting, or observations that are no numbers.
+        SpecError: no setting, or observations that are not numbers.
         UsageError: an option that is not known, or a setting that makes no sense.
     """
     del arm
@@ -221,7 +221,7 @@ def measure_utility(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _top(popularity: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """The most popular four fifths of the objects, without those that nobody chose."""
+    """The most popular four fifths of the objects, without those never chosen."""
     top = np.argsort(-popularity, kind="stable")[: int(_TOP * len(popularity))]
     return top[popularity[top] > 0]
 
@@ -329,7 +329,7 @@ class CountedPolicy:
     def errors(self) -> dict[str, float]:
         """MAE and MAPE80 of the shares that the server estimates (:func:`errors`).
 
-        Objects that nobody chose are left out of MAPE80, which divides by their share.
+        Objects that were never chosen are left out of MAPE80, which divides by their share.
         """
         share = self.chosen / self.chosen.sum()
         estimate = self._server.estimate(np.arange(len(share))) / self.reports

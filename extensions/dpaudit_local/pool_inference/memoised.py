@@ -73,11 +73,11 @@ def memoised_posterior(
     knows nothing of memoisation.
 
     Approximations: the Poisson process (that distinct reports have distinct objects holds in the
-    mean only), and the integral by the midpoint rule on ``cells`` cells a side of (a_0, a_i). Equal
-    reports of different objects are as improbable as equal noise. In a mechanism of few reports
-    they are not; randomised response over 12 objects, ε = 1 and 2, n = 90, makes the adversary too
-    sure by 0.04, where one who takes copies for fresh reports is by 0.4. Each distinct report costs
-    its likelihood of every object of the universe, times ``cells`` twice.
+    mean only), and the integral by the midpoint rule on ``cells`` cells per side of (a_0, a_i).
+    Equal reports of different objects are as improbable as equal noise. In a mechanism of few
+    reports they are not; randomised response over 12 objects, ε = 1 and 2, n = 90, makes the
+    adversary too sure by 0.04, where one who takes copies for fresh reports is by 0.4. Each
+    distinct report costs its likelihood of every object of the universe, times ``cells`` twice.
 
     Raises:
         UsageError: reports that do not divide among users, prefixes that do not rise within 1 … n,

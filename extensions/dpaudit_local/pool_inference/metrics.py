@@ -28,7 +28,7 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What the adversary said of each user: arrays of one length, one entry a user."""
+    """The adversary's answer for each user: arrays of one length, one entry per user."""
 
     confidence: Floats
     """The posterior probability of the pool named."""
@@ -43,7 +43,7 @@ class Outcome:
         """Check it.
 
         Raises:
-            UsageError: nobody, arrays of different lengths, or a confidence that is no probability.
+            UsageError: no users, arrays of different lengths, or a confidence outside [0, 1].
         """
         shape = self.confidence.shape
         if (
@@ -52,7 +52,7 @@ class Outcome:
             or any(a.shape != shape for a in (self.correct, self.gamma, self.delta))
         ):
             raise UsageError(
-                f"confidence of shape {shape}: an outcome has four arrays of one length, at least 1"
+                f"confidence of shape {shape}: needs four arrays of one length, at least 1"
             )
         if not ((self.confidence >= 0) & (self.confidence <= 1 + 1e-9)).all():
             raise UsageError("confidence: must lie in [0, 1]; the posterior behind it is broken")
@@ -89,7 +89,7 @@ class Outcome:
         return precision
 
     def curve(self) -> list[list[float]]:
-        """[null rate, precision] at 0, 0.01 … 1; the last precision stays where nobody is left."""
+        """[null rate, precision] at 0, 0.01 … 1; the last precision stays without users."""
         precision = self.precision_at(NULL_RATES)
         last = precision[np.flatnonzero(np.isfinite(precision))[-1]]
         pairs: list[list[float]] = np.stack(
@@ -130,7 +130,7 @@ class Outcome:
         """Success among users of like confidence, in ``bins`` of equal width over [1/k, 1].
 
         Empty bins are left out. Each has ``confidence`` (its mean), ``users``, and ``success`` with
-        its Clopper-Pearson ends ``low`` and ``high`` (95 % a bin).
+        its Clopper-Pearson ends ``low`` and ``high`` (95 % per bin).
         """
         low = 1 / self.pools
         place = np.clip(((self.confidence - low) / (1 - low) * bins).astype(np.int64), 0, bins - 1)

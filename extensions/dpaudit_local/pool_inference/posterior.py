@@ -1,4 +1,4 @@
-"""What an adversary concludes from one person's submissions: each pool's probability.
+"""The posterior probability of each pool, given one person's submissions.
 
 The double integral is compiled: products at all nodes of (γ, a), exponents kept apart.
 """
@@ -140,7 +140,7 @@ def normalize(log_scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def exact_nodes(observations: int) -> int:
-    """⌈(n + 1)/2⌉: with so many nodes the integral of a polynomial of degree n is exact.
+    """⌈(n + 1)/2⌉: with this number of nodes the integral of a polynomial of degree n is exact.
 
     >>> exact_nodes(7), exact_nodes(180)
     (4, 91)
@@ -168,7 +168,7 @@ def unit_rule(nodes: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float
         UsageError: fewer than one node.
     """
     if nodes < 1:
-        raise UsageError(f"nodes={nodes}: quadrature needs at least 1 node a side")
+        raise UsageError(f"nodes={nodes}: quadrature needs at least 1 node per side")
     x, w = np.polynomial.legendre.leggauss(nodes)
     return (x + 1) / 2, w / 2
 
@@ -234,7 +234,7 @@ def _log_tail(here: float, others: float, k: int) -> float:
     )
 
 
-_CHUNK = 256  # users a task
+_CHUNK = 256  # users per task
 
 
 def pool_posterior(
@@ -258,9 +258,10 @@ def pool_posterior(
         dδ dγ
 
     is an integral over (γ, δ) themselves, so it has no Jacobian; the integrand is a polynomial of
-    degree n in each, exact with ``exact_nodes(n)`` Gauss–Legendre nodes a side. ``nodes`` (default
-    ``default_nodes``, far below 1e-10 off where measured) serves all prefixes. Products are kept
-    with integer exponents of their own for each node, so nothing under- or overflows, whatever n.
+    degree n in each, exact with ``exact_nodes(n)`` Gauss–Legendre nodes per side. ``nodes``
+    (default ``default_nodes``, far below 1e-10 off where measured) serves all prefixes. Products
+    are kept with integer exponents of their own for each node, so nothing under- or overflows,
+    whatever n.
 
     γ, δ and the preferred pool are uniform. ``threads`` changes no number.
 
@@ -300,7 +301,7 @@ def pool_posterior(
 
 
 def unlinked_posterior(evidence: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """What single submissions say of their senders, (n, k), if nobody can link them.
+    """Posteriors (n, k) of the senders of single submissions that cannot be linked.
 
     For ``evidence`` (n, k + 1). Each submission is a person of its own to an adversary who cannot
     tell which submissions come from one device (a shuffler's outputs): :func:`pool_posterior` with

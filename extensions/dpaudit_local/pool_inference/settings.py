@@ -154,7 +154,7 @@ class Setting:
         for label, group in zip(("the neutral rest", *self.labels), self.groups, strict=True):
             if not p[group].sum() > 0:
                 raise UsageError(
-                    f"setting={self.name}: nobody ever chooses an object of {label}; "
+                    f"setting={self.name}: no object of {label} has any popularity; "
                     "leave such a pool out"
                 )
 

@@ -239,8 +239,8 @@ class HadamardEvidence(_TableEvidence):
     """E_i = 1 + tanh(ε/2)·y·Σ_{z∈P_i} w_z·H[l, h_j(z)].
 
     The sign y of coordinate l is kept with probability e^ε/(1 + e^ε). The sum is coordinate l of
-    the Walsh–Hadamard transform of the function's popularity table, made once a call for each
-    function that occurs: 10·1024 additions of eight pools at m = 1024, then one multiplication an
+    the Walsh–Hadamard transform of the function's popularity table, made once per call for each
+    function that occurs: 10·1024 additions of eight pools at m = 1024, then one multiplication per
     observation. No sum is below 2q = 2/(1 + e^ε), whatever is rounded.
     """
 
@@ -351,7 +351,7 @@ def _fill_bits(words, part, weights, gain, out):  # type: ignore[no-untyped-def]
     column, weight, scale = weights
     width, m, length = out.shape[1], neutral.shape[1], words.shape[1]
     blocks = (width + LANES - 1) // LANES
-    table = np.empty((blocks, m + 1, LANES))  # position m has nobody: it fills up the last four
+    table = np.empty((blocks, m + 1, LANES))  # position m is empty: it fills up the last four
     ones = np.empty(64 * length + 3, np.uint32)  # unsigned: no look at whether an index is below 0
     near = np.empty((_GATHERED, length), np.uint64)
     sums = np.empty(LANES)

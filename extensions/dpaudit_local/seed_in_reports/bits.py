@@ -55,7 +55,7 @@ class ReportBits:
     low: Fraction
     high: Fraction
     differing: int = 1
-    """In so many of the objects' own bits two objects differ at most."""
+    """The largest number of own bits in which two objects differ."""
     balanced: bool = False
     """Whether the objects' own bits are 1 as often as 0."""
     truth: Callable[[Coins, npt.NDArray[np.int64]], Bits]
@@ -263,7 +263,7 @@ class SecondCoins:
         self.low, self.high = (x * (1 - r) + (1 - x) * r for x in (self._view.low, self._view.high))
         """Probability of a 1 where the object's own bit is 0, and where it is 1."""
         self.second_epsilon = self._view.epsilon(r, 1 - r)
-        """ε towards whoever knows the first stage's coins."""
+        """ε towards a party that knows the first stage's coins."""
 
     @property
     def epsilon(self) -> float:

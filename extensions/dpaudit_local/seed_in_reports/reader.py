@@ -49,7 +49,7 @@ class ReportReader(DeviceOptions, SeedHolder):
     Formal guarantee: the right object always fits, if the coins are the specimen's and the head
     leaves at most 64 nonces (all but 3e-5). A wrong object whose own bits differ fits with
     probability 2^-c or so, c the entropy of the coins outside the nonce; where c is near 0, as for
-    a single report of one bit, objects with the same own bit cannot be told apart, by anyone.
+    a single report of one bit, objects with the same own bit cannot be distinguished by anyone.
 
     Raises:
         UsageError: an option that makes no sense.
@@ -72,7 +72,7 @@ class ReportReader(DeviceOptions, SeedHolder):
 
     def __post_init__(self) -> None:
         if self.coins not in ("seeded", "honest"):
-            raise UsageError(f"coins={self.coins}: seeded or honest")
+            raise UsageError(f"coins={self.coins}: must be seeded or honest")
         super().__post_init__()
         self.universe = whole_number("universe", self.universe, 2, 1 << 20)
 
@@ -110,7 +110,7 @@ class ReportReader(DeviceOptions, SeedHolder):
         exactly those which the reports would leave if they had no noise; ``named``, how often the
         object itself is named, by lot among them. ``read_honest`` and ``named_honest``: the same
         from the likeliest objects, which is the best guess without the key. ``named_told``, behind
-        a second stage: for someone who is told all coins of the first. ``noiseless``: how often the
+        a second stage: for someone who knows all coins of the first. ``noiseless``: how often the
         object could be named if there were no noise, on average. ``bound``: the most of
         ``named_honest`` that ε allows.
         """
@@ -167,7 +167,7 @@ class ReportReader(DeviceOptions, SeedHolder):
 
 
 def _vendor_epsilon(coins: str, claimed: float, second: SecondCoins | None, series: int) -> float:
-    """ε to the key holder: infinite where the key tells the noise, for it rules objects out."""
+    """ε to the key holder: infinite if the key reveals the noise, which rules objects out."""
     if coins == "honest":
         return claimed
     return math.inf if second is None else second.second_epsilon * series

@@ -85,7 +85,8 @@ class SeededCoins:
         """At most the total variation distance of all coins from the honest mechanism's.
 
         It is given a random function in place of the pseudorandom one and a nonce that is new: 0
-        but where the public coin's values are no power of two, or a bit has a second coin.
+        but where the number of the public coin's values is not a power of two, or a bit has a
+        second coin.
         """
         public = 0 if self.view.values & (self.view.values - 1) == 0 else self.view.values
         raised = 0 if self.view.flips else self.view.differing // 2
@@ -221,7 +222,7 @@ class SeedInReports:
         return self.coins.distance
 
     def draw(self, devices: int, *, stream: Stream) -> list[DeviceCoins]:
-        """Coins for so many devices."""
+        """Coins for ``devices`` devices."""
         stream = stream.child("seed-in-reports")
         return [self.coins.draw(*self._nonces.fresh(stream)) for _ in range(devices)]
 
@@ -236,7 +237,7 @@ class SeedInReports:
         series = self.coins.series
         objects = check_objects(objects, 1 << 63).astype(np.int64)
         if len(objects) % series:
-            raise UsageError(f"objects={len(objects)}: a multiple of series={series}")
+            raise UsageError(f"objects={len(objects)}: must be a multiple of series={series}")
         return self.reports(self.draw(len(objects) // series, stream=stream), objects)
 
     def reports(self, coins: list[DeviceCoins], objects: npt.NDArray[np.int64]) -> Any:

@@ -1,6 +1,6 @@
-"""Reads a stranger's certificate before `checker.py` does: limits of size and depth, and its shape.
+"""Reads a foreign certificate before `checker.py` does: checks its size, depth and shape.
 
-The checker alone may end in any exception on a file that is not a certificate. After
+The checker alone may raise any exception on a file that is not a certificate. After
 :func:`read_certificate` every field has its type, every number that points at something points at
 it, and every text that is a number is a plain fraction: the checker accepts, or raises `Wrong`.
 """
@@ -136,7 +136,7 @@ def read_certificate(path: Path) -> Certificate:
     try:
         version = msgspec.json.decode(data, type=_Version).certificate
         if version != FORMAT:
-            raise RefusedError(f"certificate={shown(version)}: of another version than {FORMAT}")
+            raise RefusedError(f"certificate={shown(version)}: must be {FORMAT}")
         content = msgspec.json.decode(data, type=Certificate)
         _check(content)
     except RecursionError as error:
@@ -172,7 +172,7 @@ def _field_message(message: str, where: str = "") -> str:
 
 
 def _check(certificate: Certificate) -> None:
-    """What no type says: lengths, and numbers that point at a place in another list."""
+    """Check what types cannot: lengths, and indices into other lists."""
     check_depth(
         [
             certificate.kwargs,
@@ -183,7 +183,7 @@ def _check(certificate: Certificate) -> None:
     count = _check_argument(certificate.kwargs.values(), "kwargs")
     _check_outputs([x for x in certificate.returned or [] if not isinstance(x, int)], "returned")
     if "/" in certificate.files or "/" in certificate.kwargs:
-        raise RefusedError("files, kwargs: / is no name")
+        raise RefusedError("files, kwargs: / is not a name")
     for number, part in enumerate(certificate.parts):
         where = f"parts[{number}]"
         count += _check_argument(part.args, f"{where}.args")
@@ -275,13 +275,13 @@ def _check_ways(part: _Part, where: str) -> None:
                 _check_index(via[1], len(part.states[via[0]].branches), place)
                 to = part.states[via[0]].branches[via[1]].to
             if to != at:
-                raise RefusedError(f"{place}: another branch than one to this state")
+                raise RefusedError(f"{place}: must name a branch to this state")
             if via is None:
                 break
             at = via[0]
         else:
             if at in way:
-                raise RefusedError(f"{where}.states[{at}].via: a circle that never begins")
+                raise RefusedError(f"{where}.states[{at}].via: a cycle without a start")
 
 
 def _check_shows(certificate: Certificate) -> None:

@@ -2,7 +2,7 @@
 
 The sampler runs again and again with coins of the auditor's: first with the same coins and another
 clock, process number, memory and environment, then with a few coins replaced. Each difference is a
-counterexample that can be run again. What is the same in all runs is shown for these coins only;
+counterexample that can be run again. What is equal in all runs is shown for these coins only;
 `scan` adds what holds for all: which instructions and imports could bring in anything else.
 """
 
@@ -89,7 +89,7 @@ def determinism(
     if not library.is_file():
         raise UsageError(f"library={one_line(library)}: no such file")
     if not 2 <= calls <= 64 or not 1 <= dim <= 64:
-        raise UsageError(f"calls={calls}, dim={dim}: 2 to 64 calls of 1 to 64 values are made")
+        raise UsageError(f"calls={calls}, dim={dim}: must be 2 to 64 calls of 1 to 64 values")
     begun = time.monotonic()
     contents = scan(library)
     with driver(

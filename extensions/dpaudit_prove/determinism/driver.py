@@ -1,6 +1,6 @@
 """Runs a shared library's sampler with coins, clock, process number and memory of our choice.
 
-What else it could read is found in its instructions (``objdump -d``) and imports (``nm -D``); both
+Its other inputs are found in its instructions (``objdump -d``) and imports (``nm -D``); both
 are part of binutils, which every C compiler on Linux needs as well.
 """
 
@@ -31,7 +31,7 @@ _CHUNK = 1 << 16
 Value = tuple[int, int]
 """Which call, and which of its values."""
 Coins = tuple[int, int, int, int]
-"""Coins of a call, read while so many values were written: the first, and the one past the last."""
+"""Coins of a call: the call, the values written before, the first coin, the one past the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Run:
 
     Attributes:
         values: each value's 64 bits.
-        coins: bytes read while so many values of the call were written, where there were any.
+        coins: bytes read after each number of values of a call was written, if any.
         events: what else it asked for, and how often.
         failure: why it gave no values, or "".
     """
@@ -109,7 +109,7 @@ class Driver:
             code, how = process.ending(deadline=deadline)
         except TimeoutError:
             raise SamplerTimeoutError(
-                f"symbol={one_line(self.symbol)}: had not ended after timeout={timeout:g} s; "
+                f"symbol={one_line(self.symbol)}: did not end within timeout={timeout:g} s; "
                 "raise the time limit"
             ) from None
         finally:
@@ -162,7 +162,7 @@ def _parse_run(text: str) -> Run:
     values: dict[Value, int] = {}
     coins: dict[Value, int] = {}
     events: defaultdict[str, int] = defaultdict(int)
-    failure = "it ended without an answer"
+    failure = "it ended without returning values"
     for line in text.splitlines()[1:]:
         kind, _, rest = line.partition(" ")
         fields = rest.split(" ")
@@ -268,5 +268,7 @@ def _output_of(program: str, *arguments: str | Path) -> str:
     )
     if result.returncode:
         message = result.stderr.decode(errors="replace").strip()
-        raise UsageError(f"library={one_line(arguments[-1])}: {program} says {one_line(message)}")
+        raise UsageError(
+            f"library={one_line(arguments[-1])}: {program} failed: {one_line(message)}"
+        )
     return result.stdout.decode(errors="replace")

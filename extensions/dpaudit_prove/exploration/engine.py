@@ -35,7 +35,7 @@ Progress = Callable[[int, float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ProofOptions:
-    """How to look at a program.
+    """Settings of a proof.
 
     Attributes:
         args: positional arguments, after the neighbour if there are neighbours.
@@ -74,7 +74,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Exploration:
-    """What was found of a program: its law, the graph behind it and the states' visits.
+    """A program's law, the graph behind it and the visits of its states.
 
     `visits` are lower bounds by state, for expanded states; exact where `exact` is true.
     `finished` is false if the time limit came before at most the wanted residual was left, apart

@@ -1,4 +1,4 @@
-"""The states of a program and what leads from one to the next, explored by probability.
+"""The states of a program and the branches between them, explored by probability.
 
 Paths through them give coins that lead the program to a given output.
 """

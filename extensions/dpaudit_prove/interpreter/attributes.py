@@ -1,4 +1,4 @@
-"""What an attribute of a value is, and what the methods of Python's own values answer.
+"""Attributes of values, and the methods of Python's own values.
 
 A method answers with a value, a `Call` to make instead, or PENDING.
 """
@@ -265,7 +265,7 @@ def _dict_answer(owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict
         return View(owner, name)
     if name == "update":
         if args and type(args[0]) is not dict:
-            raise RefusedProgramError("dict.update of something else than a dict")
+            raise RefusedProgramError("dict.update of something other than a dict")
         return owner.update(*args, **kwargs)
     if args:
         args = [key(args[0]), *args[1:]]

@@ -97,7 +97,7 @@ def _store_cell(vm: Machine, frame: Frame, arg: int) -> None:
     if not isinstance(cell, Cell):
         raise RefusedProgramError(
             f"the closure variable {frame.code.cells[arg]} outlives the call and is changed: the "
-            "law of one call would depend on the calls before"
+            "law of one call would depend on earlier calls"
         )
     cell.value = frame.stack.pop()
 
@@ -294,7 +294,7 @@ def _list_of(vm: Machine, frame: Frame, arg: Any) -> None:
 def _dict_update(vm: Machine, frame: Frame, arg: Any) -> None:
     items = frame.stack.pop()
     if type(items) is not dict:
-        raise RefusedProgramError("** of something else than a dict")
+        raise RefusedProgramError("** of something other than a dict")
     frame.stack[-1].update(items)
 
 
@@ -467,8 +467,8 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "STORE_CELL": _store_cell,
     "LOAD_GLOBAL": _load_global,
     "STORE_GLOBAL": lambda vm, frame, name: _refuse(
-        f"the global variable {name} is changed: the law of one call would depend on the calls "
-        "before"
+        f"the global variable {name} is changed: the law of one call would depend on earlier "
+        "calls"
     ),
     "POP": lambda vm, frame, arg: frame.stack.pop(),
     "DUP": lambda vm, frame, arg: frame.stack.append(frame.stack[-1]),

@@ -71,7 +71,7 @@ class Machine:
         self.cut, self.hidden = UNBOUND, self.segment
 
     def request(self, count: int) -> Symbol:
-        """A new coin with so many values."""
+        """A new coin with ``count`` values."""
         symbol = Symbol(0, count, ("new", len(self.requests)))
         self.requests.append(count)
         return symbol
@@ -97,7 +97,7 @@ class Machine:
 
     def _push(self, frame: Frame, mode: Mode) -> None:
         if len(self.frames) >= _DEEPEST:
-            raise RefusedProgramError(f"more than {_DEEPEST} calls inside each other")
+            raise RefusedProgramError(f"more than {_DEEPEST} nested calls")
         frame.deliver = mode
         self.frames.append(frame)
 
@@ -168,7 +168,7 @@ class Machine:
             label = getattr(thing, "__name__", type(thing).__name__)
             raise RefusedProgramError(
                 f"{change} changes a {type(thing).__name__} that outlives the call ({label}): the "
-                "law of one call would depend on the calls before"
+                "law of one call would depend on earlier calls"
             )
 
     def store_value(self, value: Any) -> Any:

@@ -1,7 +1,7 @@
 # ruff: noqa: SIM905 (lists of names)
 """Which of Python's own functions, types and methods are functions of their arguments alone.
 
-What would take one of them too long is refused here: no time limit stops it there.
+Calls that would take too long are refused here, since no time limit can interrupt them.
 """
 
 from __future__ import annotations
@@ -160,9 +160,9 @@ _REWRITES = {
     "functools.cached_property": "compute it in __init__",
     "heapq.heappop": "keep a list sorted: bisect and insert",
     "heapq.heappush": "keep a list sorted: bisect and insert",
-    "itertools.combinations": "use loops in each other",
-    "itertools.permutations": "use loops in each other",
-    "itertools.product": "use loops in each other",
+    "itertools.combinations": "use nested loops",
+    "itertools.permutations": "use nested loops",
+    "itertools.product": "use nested loops",
     "operator.attrgetter": "use a lambda",
     "operator.itemgetter": "use a lambda",
 }

@@ -1,4 +1,4 @@
-"""What the machine asks of a value and its class: Python code in it, iteration, plain form."""
+"""Questions about a value and its class: Python code in it, iteration, plain form."""
 
 from __future__ import annotations
 
@@ -222,8 +222,8 @@ def concrete(value: Any, *, sets: bool = False) -> Any:
     if isinstance(value, (BaseException, tuple)) and runs_no_python(kind):
         return value
     if kind is Token:
-        raise RefusedProgramError("a returned value is read again after it was made")
-    raise RefusedProgramError(f"a {kind.__name__} is given to one of Python's own functions")
+        raise RefusedProgramError("a finished value is read again")
+    raise RefusedProgramError(f"a {kind.__name__} is passed to one of Python's own functions")
 
 
 def _concrete_items(value: Any) -> Any:

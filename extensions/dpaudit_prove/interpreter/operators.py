@@ -290,7 +290,7 @@ def store_item(vm: Machine, frame: Frame, _: Any) -> None:
     vm.check_own(container, "an item's assignment")
     where = key(index)
     if type(where) is slice and type(value) not in (list, tuple):
-        raise RefusedProgramError("a slice is assigned something else than a list")
+        raise RefusedProgramError("a slice is assigned something other than a list")
     container[where] = vm.store_value(value)
     del frame.stack[-3:]
 

@@ -19,8 +19,8 @@ __all__ = ["Sources"]
 class Sources:
     """The source files of a program, each read once.
 
-    A function is only interpreted if compiling its file gives the very bytecode that Python runs:
-    a file that was edited after it was imported, or a function that was patched, is refused.
+    A function is only interpreted if compiling its file gives exactly the bytecode that Python
+    runs: a file that was edited after it was imported, or a function that was patched, is refused.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Sources:
         nodes, compiled = self._file(filename, function)
         if not any(_same_code(c, code) for c in compiled):
             raise RefusedProgramError(
-                f"{_name(function)}: what Python runs is not what {filename} says; "
+                f"{_name(function)}: the running bytecode differs from {filename}; "
                 "import the file again, and do not patch the function"
             )
         candidates = nodes.get((code.co_name, code.co_firstlineno), [])

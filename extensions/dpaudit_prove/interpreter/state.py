@@ -266,7 +266,7 @@ _FREEZE_ONCE: dict[type, Callable[[_Freezer, Any], Form]] = {
     Cell: lambda f, v: ("C", f.freeze(v.value)),
     SequenceIterator: lambda f, v: ("I", f.freeze(v.sequence), v.index),
 }
-"""What is told apart by identity, and so frozen where it is met first; objects are so too."""
+"""Types compared by identity, so frozen where they are met first; objects are too."""
 
 
 def freeze(frames: list[Frame], pins: Pins) -> tuple[Form, list[Symbol]]:

@@ -1,4 +1,4 @@
-"""What an interpreted program's variables can hold beside Python's own values."""
+"""Values of an interpreted program's variables, besides Python's own."""
 
 from __future__ import annotations
 

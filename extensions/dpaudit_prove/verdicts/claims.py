@@ -1,4 +1,4 @@
-"""What a program's output is claimed to follow, with every probability between two rationals.
+"""Claimed laws of a program's output, with every probability between two rationals.
 
 Families: ``discrete-gaussian:sigma=`` (or ``variance=``), ``discrete-laplace:scale=``,
 ``geometric:p=`` (or ``rate=``), ``bernoulli:p=`` (or ``rate=``), ``randomized-response:epsilon=``

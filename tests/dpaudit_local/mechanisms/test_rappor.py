@@ -198,7 +198,7 @@ def hashes(count, size):
         ({"f": 0.0, "p": 0.0}, "f=0.0, p=0.0, q=0.75: a report would be proof"),
         ({"f": 0.0, "q": 1.0}, "a report would be proof"),
         ({"bits": 12}, "bits=12: a multiple of 8"),
-        ({"bits": 8, "per_object": 5}, "bits=8: a whole number from 10 to"),
+        ({"bits": 8, "per_object": 5}, "bits=8: must be a whole number from 10 to"),
         ({"bits": 128.0}, "bits=128.0"),
         ({"per_object": 0}, "per_object=0"),
         ({"cohorts": 0}, "cohorts=0"),

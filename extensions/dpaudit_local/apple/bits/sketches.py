@@ -149,7 +149,7 @@ def coin_interval(ones: int, vectors: int, m: int, *, confidence: float) -> Inte
     − 1)} with C the sum without one coin of each kind, so the tail grows on [1/m, 1 − 1/m]; below
     1/m, N is stochastically at most r + Binomial(r(m−1), 1/m), and if that does not exclude such q
     either, the interval goes down to 0 (above 1 − 1/m by symmetry). None if every q is excluded, as
-    for vectors without a single one: then these are no such vectors (with probability ≥
+    for vectors without a single one: then these are not such vectors (with probability ≥
     ``confidence``).
 
     Not claimed: that the vectors hold their objects; that takes the code, or known objects.
