@@ -18,7 +18,7 @@ from typing import Any
 from dpaudit_prove.exploration.graph import Coin
 from dpaudit_prove.exploration.law import canonical_output
 
-__all__ = ["ReplayMismatchError", "Tape", "replay", "replays"]
+__all__ = ["ReplayMismatchError", "Tape", "replays"]
 
 
 class ReplayMismatchError(BaseException):
@@ -85,27 +85,6 @@ class _Generator(random.SystemRandom):
     bytes = randbytes
 
 
-def replay(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    coins: Sequence[Coin],
-    *,
-    passed: Sequence[str] = (),
-    everywhere: bool = False,
-) -> Hashable:
-    """What function(*args, **kwargs) returns on these coins, in the form of `canonical_output`.
-
-    `passed` are the parameters that a generator is passed in by. With `everywhere`, the module
-    `random` and NumPy's generators in global variables read the coins too.
-
-    Raises:
-        ReplayMismatchError: the program asked for other coins.
-    """
-    with replays(function, args, kwargs, passed=passed, everywhere=everywhere) as run:
-        return run(coins)
-
-
 @contextmanager
 def replays(
     function: Callable[..., Any],
@@ -115,7 +94,15 @@ def replays(
     passed: Sequence[str] = (),
     everywhere: bool = False,
 ) -> Iterator[Callable[[Sequence[Coin]], Hashable]]:
-    """As `replay`, for many strings of coins: what draws coins is replaced once."""
+    """``run(coins)`` → what function(*args, **kwargs) returns, in the form of `canonical_output`.
+
+    `passed` are the parameters that a generator is passed in by. With `everywhere`, the module
+    `random` and NumPy's generators in global variables read the coins too. What draws coins is
+    replaced until the block ends.
+
+    Raises:
+        ReplayMismatchError: by ``run``: the program asked for other coins.
+    """
     generator = _Generator(Tape(()))
 
     def run(coins: Sequence[Coin]) -> Hashable:

@@ -14,6 +14,7 @@ from dpaudit.results.text import one_line
 from dpaudit.types import AuditedFile
 from dpaudit_prove.decisions import (
     Decision,
+    Program,
     decide_factors,
     decide_joint_law,
     decide_law,
@@ -122,14 +123,27 @@ def prove(
         InterpreterMismatchError: a replay in Python contradicts the interpreter.
     """
     begun = time.monotonic()
+
+    def explore_call(args: tuple[Any, ...]) -> Exploration:
+        return explore(
+            function,
+            args,
+            options.kwargs,
+            coins=options.coins,
+            residual=options.residual,
+            time_limit=options.time_limit,
+            progress=progress,
+        )
+
+    subject = Program(function, options)
     calls: list[tuple[Any, ...]] = [options.args]
     factors, claim_text = None, claim or ""
     if neighbours is not None:
         if claim_epsilon is None:
             raise UsageError("claim_epsilon: needed with neighbours; e.g. --claim-epsilon 1")
         calls = [(a, *options.args) for a in neighbours]
-        explored = [_explore(function, args, options, progress) for args in calls]
-        decision = decide_privacy(function, calls, explored, claim_epsilon, claim_delta, options)
+        explored = [explore_call(args) for args in calls]
+        decision = decide_privacy(subject, calls, explored, claim_epsilon, claim_delta)
         decision.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
     elif options.disjoint:
         parsed = None if claim is None else ClaimedLaw.parse(claim)
@@ -137,18 +151,18 @@ def prove(
         try:
             factors = factors_of(function, options, progress)
             explored, calls = [*factors.parts], calls * len(factors.parts)
-            decision = decide_factors(function, factors, parsed, options)
+            decision = decide_factors(subject, factors, parsed)
         except NotShownError as error:
-            explored = [_explore(function, options.args, options, progress)]
-            decision = decide_joint_law(function, explored[0], str(error), parsed, options)
+            explored = [explore_call(options.args)]
+            decision = decide_joint_law(subject, explored[0], str(error), parsed)
     elif claim is None:
         raise UsageError(
             "claim: missing; give --claim, or --neighbours with --claim-epsilon, or --disjoint"
         )
     else:
         parsed = ClaimedLaw.parse(claim)
-        explored = [_explore(function, options.args, options, progress)]
-        decision = decide_law(function, explored[0], parsed, options)
+        explored = [explore_call(options.args)]
+        decision = decide_law(subject, explored[0], parsed)
         decision.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
     result = _result(decision, explored, factors, program, claim_text, options)
     result = replace(result, seconds=time.monotonic() - begun)
@@ -195,23 +209,6 @@ def _refusal_text(explored: Sequence[Exploration]) -> str:
     return (
         f"with probability at least {at_least(likeliest[0].probability)}: "
         f"{one_line(likeliest[0].reason, limit=300)}{more}"
-    )
-
-
-def _explore(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    options: ProofOptions,
-    progress: Progress | None,
-) -> Exploration:
-    return explore(
-        function,
-        tuple(args),
-        options.kwargs,
-        coins=options.coins,
-        residual=options.residual,
-        time_limit=options.time_limit,
-        progress=progress,
     )
 
 

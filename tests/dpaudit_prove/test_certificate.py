@@ -381,7 +381,7 @@ PART, STATE = ("parts", 0), ("parts", 0, "states", 0)
         ((*STATE, "branches", 1, 2), -3, "states[0].branches[1].to=-3: must be"),
         ((*STATE, "register"), 2, "states[0].register=2: must be from 0 to 1"),
         ((*STATE, "onward"), 2, "states[0].onward=2: must be from 0 to 1"),
-        ((*STATE, "via"), [0, 0], "states[0].via: another branch than one to"),
+        ((*STATE, "via"), [0, 0], "states[0].via: must name a branch to"),
         ((*STATE, "via"), [1, 0], "states[0].via=1: must be from 0 to 0"),
         ((*STATE, "cuts"), [1.5], "states[0].cuts[0]: expected `int`, got"),
         ((*STATE, "cuts"), [1, 2], "states[0].branches: has 2 values for 3"),

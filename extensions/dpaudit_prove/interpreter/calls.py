@@ -61,7 +61,7 @@ from dpaudit_prove.interpreter.values import (
     View,
 )
 
-__all__ = ["ANSWERS", "bind", "fill_dataclass", "invoke", "settle"]
+__all__ = ["ANSWERS", "fill_dataclass", "invoke", "settle"]
 
 _BUILDERS = frozenset({list, tuple, set, dict})
 _SIZED = frozenset({list, tuple, dict, set, frozenset, str, bytes, range})
@@ -73,19 +73,10 @@ def invoke(vm: Machine, function: Any, args: list[Any], kwargs: _Kwargs, mode: M
     kind = type(function)
     if kind is Bound:
         invoke(vm, function.function, [function.owner, *args], kwargs, mode)
-    elif kind is types.FunctionType:
-        _invoke_function(vm, function, args, kwargs, mode)
+    elif kind is types.FunctionType and id(function) not in ANSWERS:
+        _enter(vm, _closure_of(vm, function), args, kwargs, mode)
     elif kind is Closure:
-        frame = _frame(function.code, function.names, function.cells)
-        bind(
-            frame,
-            args,
-            kwargs,
-            defaults=function.defaults,
-            keyword_defaults=function.keyword_defaults,
-            name=function.code.name,
-        )
-        vm.enter(frame, mode)
+        _enter(vm, function, args, kwargs, mode)
     elif kind is types.MethodType:
         invoke(vm, function.__func__, [vm.adopt_value(function.__self__), *args], kwargs, mode)
     elif kind is CoinMethod:
@@ -112,38 +103,30 @@ def settle(vm: Machine, answer: Any, mode: Mode) -> None:
         vm.deliver(mode, answer)
 
 
-def _frame(code: Code, names: dict[str, Any], free: list[Any]) -> Frame:
-    frame = Frame(code, names)
-    frame.cells = [Cell() for _ in range(len(code.cells) - len(code.free))] + free
-    return frame
+def _enter(vm: Machine, function: Closure, args: list[Any], kwargs: _Kwargs, mode: Mode) -> None:
+    """Begin a call of an interpreted function."""
+    code = function.code
+    frame = Frame(code, function.names)
+    frame.cells = [Cell() for _ in range(len(code.cells) - len(code.free))] + function.cells
+    _bind(frame.locals, function, args, kwargs)
+    vm.enter(frame, mode)
 
 
 def _decided(args: list[Any], kwargs: _Kwargs, *, sets: bool = False) -> tuple[list[Any], _Kwargs]:
     return [concrete(a, sets=sets) for a in args], {k: concrete(v) for k, v in kwargs.items()}
 
 
-def _invoke_function(
-    vm: Machine, function: types.FunctionType, args: list[Any], kwargs: _Kwargs, mode: Mode
-) -> None:
-    answered = ANSWERS.get(id(function))
-    if answered is not None:
-        settle(vm, answered(vm, args, kwargs), mode)
-        return
+def _closure_of(vm: Machine, function: types.FunctionType) -> Closure:
+    """A function of the program's files, as one that is interpreted."""
     code = vm.sources.code_of(function)
-    free: list[Any] = []
-    if code.free:
-        real = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        free = [real[name] for name in code.free]
-    frame = _frame(code, function.__globals__, free)
-    bind(
-        frame,
-        args,
-        kwargs,
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    return Closure(
+        code,
+        function.__globals__,
         defaults=tuple([vm.adopt_value(d) for d in function.__defaults__ or ()]),
         keyword_defaults={k: vm.adopt_value(v) for k, v in (function.__kwdefaults__ or {}).items()},
-        name=function.__name__,
+        cells=[cells[name] for name in code.free],
     )
-    vm.enter(frame, mode)
 
 
 def _invoke_native(
@@ -279,11 +262,7 @@ def _getattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
 
 
 def _hasattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
-    try:
-        attribute(vm, args[0], args[1])
-    except AttributeError:
-        return False
-    return True
+    return _getattr(vm, [*args[:2], UNBOUND], kwargs) is not UNBOUND
 
 
 def _next(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
@@ -416,24 +395,16 @@ class _Layout:
 _LAYOUTS: dict[Code, _Layout] = {}
 
 
-def bind(
-    frame: Frame,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    *,
-    defaults: tuple[Any, ...],
-    keyword_defaults: dict[str, Any],
-    name: str,
-) -> None:
-    """Fill a new frame's parameters.
+def _bind(variables: list[Any], function: Closure, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Fill the parameters of a call, the first of its variables.
 
     Raises:
         TypeError: the arguments do not fit, as in Python.
     """
-    layout = _LAYOUTS.get(frame.code)
+    code, name = function.code, function.code.name
+    layout = _LAYOUTS.get(code)
     if layout is None:
-        layout = _LAYOUTS[frame.code] = _Layout(frame.code.parameters)
-    variables = frame.locals
+        layout = _LAYOUTS[code] = _Layout(code.parameters)
     count = len(layout.positional)
     for i, value in enumerate(args[:count]):
         variables[i] = value
@@ -454,23 +425,14 @@ def bind(
             variables[at] = value
     if layout.kwarg is not None:
         variables[layout.kwarg] = extra
-    _fill_defaults(variables, layout, defaults, keyword_defaults, name)
-
-
-def _fill_defaults(
-    variables: list[Any], layout: _Layout, defaults: tuple[Any, ...], named: _Kwargs, name: str
-) -> None:
-    first = len(layout.positional) - len(defaults)
-    for i, parameter in enumerate(layout.positional):
-        if variables[i] is UNBOUND:
-            if i < first:
-                raise TypeError(f"{name}() missing the argument '{parameter}'")
-            variables[i] = defaults[i - first]
-    for key, at in layout.keyword_only.items():
+    names, defaults = layout.positional, function.defaults
+    values = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    values |= function.keyword_defaults
+    for parameter, at in (*zip(names, range(count), strict=True), *layout.keyword_only.items()):
         if variables[at] is UNBOUND:
-            if key not in named:
-                raise TypeError(f"{name}() missing the keyword argument '{key}'")
-            variables[at] = named[key]
+            if parameter not in values:
+                raise TypeError(f"{name}() missing the argument '{parameter}'")
+            variables[at] = values[parameter]
 
 
 def fill_dataclass(
