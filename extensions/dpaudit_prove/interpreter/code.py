@@ -315,6 +315,12 @@ class Emitter:
         self.code.slots.append(f".h{len(self.code.slots)}")
         return len(self.code.slots) - 1
 
+    def stash(self) -> int:
+        """A variable without a name for the value on top."""
+        slot = self.hidden_slot()
+        self.emit("STORE_FAST", slot)
+        return slot
+
     def attribute(self, op: str, name: str) -> None:
         """Load or store an attribute."""
         if self.owner and name.startswith("__") and not name.endswith("__"):

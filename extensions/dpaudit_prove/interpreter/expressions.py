@@ -394,7 +394,7 @@ def _sequence_pattern(out: Emitter, node: ast.MatchSequence, subject: int, other
     for i, part in enumerate(parts):
         if _ignored(part):
             continue
-        slot, from_end = out.hidden_slot(), i - len(parts)
+        from_end = i - len(parts)
         if isinstance(part, ast.MatchStar):
             out.emit("LOAD_CONST", list)
             out.emit("LOAD_FAST", subject)
@@ -403,12 +403,10 @@ def _sequence_pattern(out: Emitter, node: ast.MatchSequence, subject: int, other
             out.emit("BUILD_SLICE")
             out.emit("LOAD_SUB")
             out.emit("CALL", (1, ()))
-            out.emit("STORE_FAST", slot)
-            captures.append((str(part.name), slot))
+            captures.append((str(part.name), out.stash()))
         else:
             out.emit("LOAD_FAST", subject)
             out.emit("LOAD_CONST", from_end if stars and i > stars[0] else i)
             out.emit("LOAD_SUB")
-            out.emit("STORE_FAST", slot)
-            captures += pattern(out, part, slot, other)
+            captures += pattern(out, part, out.stash(), other)
     return captures

@@ -330,15 +330,13 @@ class _Thawer:
         return members
 
     def symbol(self, form: Any) -> Symbol:
-        register = Symbol(form[1], form[2], ("register", len(self.registers)))
+        register: Symbol = self.keep(Symbol(form[1], form[2], ("register", len(self.registers))))
         register.swapped = form[3]
         self.registers.append(register)
-        self.things.append(register)
         return register
 
     def divided(self, form: Any) -> Symbol:
-        thing = Symbol(0, 0, ("parts",))
-        self.things.append(thing)
+        thing: Symbol = self.keep(Symbol(0, 0, ("parts",)))
         m, quotient, rest = self.each(form[1])
         thing.parts, thing.swapped = (m, quotient, rest), form[2]
         return thing

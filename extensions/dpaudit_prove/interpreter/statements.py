@@ -109,9 +109,9 @@ def _if(out: Emitter, node: ast.If) -> None:
 
 
 def _match(out: Emitter, node: ast.Match) -> None:
-    end, subject = out.label(), out.hidden_slot()
+    end = out.label()
     expr(out, node.subject)
-    out.emit("STORE_FAST", subject)
+    subject = out.stash()
     for case in node.cases:
         out.line = case.pattern.lineno
         other = out.label()
@@ -194,9 +194,7 @@ def _leave(out: Emitter, count: int, *, returns: bool = False) -> None:
             out.emit("POP_BLOCK")
             out.handlers.pop()
         if kind == "finally":
-            slot = out.hidden_slot()
-            if returns:
-                out.emit("STORE_FAST", slot)
+            slot = out.stash() if returns else None
             _body(out, data)
             if returns:
                 out.emit("LOAD_FAST", slot)
@@ -239,11 +237,10 @@ def _aug_assign(out: Emitter, node: ast.AugAssign) -> None:
         out.emit("ROT2")
         out.attribute("STORE_ATTR", target.attr)
     else:
-        container, index = out.hidden_slot(), out.hidden_slot()
         expr(out, target.value)
-        out.emit("STORE_FAST", container)
+        container = out.stash()
         expr(out, target.slice)
-        out.emit("STORE_FAST", index)
+        index = out.stash()
         out.emit("LOAD_FAST", container)
         out.emit("LOAD_FAST", index)
         out.emit("LOAD_SUB")
@@ -332,8 +329,7 @@ def _guard(out: Emitter, failed: int, block: tuple[str, Any]) -> Iterator[None]:
 def _exception_slot(out: Emitter, failed: int) -> Iterator[int]:
     """At `failed`, with the exception in a slot; raised again after what is emitted inside."""
     out.place(failed)
-    slot = out.hidden_slot()
-    out.emit("STORE_FAST", slot)
+    slot = out.stash()
     out.unwind.append(("caught", slot))
     yield slot
     out.unwind.pop()
@@ -382,11 +378,10 @@ def _with_items(out: Emitter, items: list[ast.withitem], body: list[ast.stmt]) -
         _body(out, body)
         return
     failed, end, swallowed = out.label(), out.label(), out.label()
-    slot = out.hidden_slot()
     expr(out, items[0].context_expr)
     out.emit("DUP")
     out.emit("LOAD_ATTR", "__exit__")
-    out.emit("STORE_FAST", slot)
+    slot = out.stash()
     out.emit("LOAD_ATTR", "__enter__")
     out.emit("CALL", (0, ()))
     with _guard(out, failed, ("with", slot)):
@@ -398,8 +393,7 @@ def _with_items(out: Emitter, items: list[ast.withitem], body: list[ast.stmt]) -
     _exit_call(out, slot)
     out.emit("JUMP", end)
     out.place(failed)
-    caught = out.hidden_slot()
-    out.emit("STORE_FAST", caught)
+    caught = out.stash()
     out.emit("LOAD_FAST", slot)
     out.emit("LOAD_FAST", caught)
     out.emit("EXC_TYPE")
