@@ -66,7 +66,7 @@ def log_ratio(low: float, high: float, claimed: ProvedBounds) -> tuple[float, fl
 
 
 def law_scope(result: ProofResult) -> str:
-    """Whose law is in the result: the program's, or what of it."""
+    """The scope of the law in a result: the program's whole output, or a part."""
     if result.profile:
         return " at the first input"
     whole = not result.law or result.law[0][0].startswith(("(", "["))

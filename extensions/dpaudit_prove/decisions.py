@@ -88,7 +88,7 @@ class Program:
             yield run
 
     def replay(self, coins: Sequence[Coin], args: Sequence[Any] | None = None) -> Hashable:
-        """What Python returns on coins.
+        """Run the program in Python on coins.
 
         Raises:
             InterpreterMismatchError: it asked for other coins.
@@ -158,7 +158,7 @@ def decide_law(program: Program, explored: Exploration, claim: ClaimedLaw) -> De
 
 
 def _claimed_probabilities(law: ExactLaw, claim: ClaimedLaw) -> tuple[ProvedBounds, ...]:
-    """What the claim gives the outputs of :func:`likeliest_outputs`, in their order."""
+    """Claimed probabilities of the outputs of :func:`likeliest_outputs`, in their order."""
     return tuple(as_floats(claim.probability(x)) for x, _ in likeliest_outputs(law))
 
 

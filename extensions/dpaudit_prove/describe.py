@@ -101,7 +101,7 @@ def _question(result: ProofResult) -> Literal["law", "privacy", "independent val
 
 
 def _claim(result: ProofResult) -> str:
-    """What was claimed: a law, ``(ln(3), 0)-DP for 0 and 1``, or independent values."""
+    """The claim: a law, ``(ln(3), 0)-DP for 0 and 1``, or independent values."""
     if result.profile:
         pair = " and ".join(result.neighbours)
         return f"({result.claim_epsilon}, {delta_text(result)})-DP for {pair}"
@@ -417,6 +417,6 @@ def _proof_hazards(result: ProofResult) -> tuple[Hazard, ...]:
 
 
 def uncovered_section(opening: str, spots: tuple[str, ...]) -> Section:
-    """What a result says nothing about, with the beginning of a sentence."""
+    """The section on what a result does not cover; ``opening`` begins its sentence."""
     blocks = (Text(f"{opening} says nothing about:"), Items(spots))
     return Section(title="What this does not cover", blocks=blocks)

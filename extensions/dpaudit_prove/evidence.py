@@ -50,7 +50,7 @@ Row = dict[str, Any]
 
 @cache
 def tables_of(kind: str) -> list[dict[str, Any]]:
-    """What is proved: a table of ``evidence.toml``, or a "bug" that changes a right program."""
+    """Programs to prove: a table of ``evidence.toml``, or a "bug" that changes a right program."""
     name = "bugs.toml" if kind == "bug" else "evidence.toml"
     tables: list[dict[str, Any]] = tomllib.loads((PROGRAMS / name).read_text("utf-8"))[kind]
     return tables

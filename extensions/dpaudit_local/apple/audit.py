@@ -42,7 +42,7 @@ class OlderConfiguration(Sizes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseContents:
-    """What the device's database holds."""
+    """The contents of the device's database."""
 
     balances: tuple[Balance, ...]
     counts: tuple[RecordCount, ...]
@@ -129,7 +129,7 @@ def _sizes(configuration: Configuration) -> dict[str, Any]:
 def _read_submissions(
     folder: Path, configuration: Configuration, database: Database | None, findings: list[Finding]
 ) -> tuple[Observed, tuple[ShownEpsilon, ...]]:
-    """What the reports submitted, and the ε that their bits show; reads each report once."""
+    """The sums of submitted ε, and the estimates from bits; reads each report once."""
     spending = Spending(configuration, database=database)
     estimates = Estimates(resolve(configuration))
     listed, more = 0, 0

@@ -334,7 +334,7 @@ def resolve(configuration: Configuration) -> tuple[ResolvedKey, ...]:
 
 
 def unresolved_findings(configuration: Configuration) -> tuple[Finding, ...]:
-    """Why keys were left out of :func:`resolve`, and where the daemon departs from the files.
+    """Reasons why :func:`resolve` leaves keys out, and differences between daemon and files.
 
     Unknown PropertiesNames and BudgetKeyNames, names that lead back to a KeyName (also in a loop),
     PrivacyParameters that the daemon refuses, algorithms without known records, and server

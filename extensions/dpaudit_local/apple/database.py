@@ -224,7 +224,7 @@ _CLOCK = timedelta(milliseconds=1)
 
 
 def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
-    """What is inconsistent in these rows under any configuration.
+    """Inconsistencies of these rows under any configuration.
 
     Negative balances, duplicate names, updates before the creation, and the jump that Tang et al.
     saw twice and could not explain (§A.2): a balance that equals the days from ZCREATIONDATE to
@@ -255,7 +255,7 @@ def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
 
 
 def check_balances(database: Database, configuration: Configuration) -> tuple[Finding, ...]:
-    """Where the balances are impossible under ``configuration``.
+    """Balances that are impossible under ``configuration``.
 
     A budget starts with SessionAmount and gains SessionAmount for every whole SessionSeconds up to
     ZLASTUPDATE (Figure 19), so it holds at most (⌊(ZLASTUPDATE − ZCREATIONDATE)/SessionSeconds⌋ +

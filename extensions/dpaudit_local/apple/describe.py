@@ -1,4 +1,4 @@
-"""What an audit of Apple's deployment reports: the ε permitted, submitted and shown by the bits."""
+"""The report of an audit of Apple's deployment: ε permitted, submitted and shown by the bits."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _worst_key(result: AppleResult) -> str:
 
 
 def _meaning(result: AppleResult) -> Iterator[Meaning]:
-    """What the configuration of a deployed system means for its users."""
+    """The meaning of a deployed system's configuration for its users."""
     if result.verdict == "inconclusive":
         yield no_verdict()
         return
@@ -279,7 +279,7 @@ def _bursts_table(ledger: Ledger) -> Table:
 
 
 def _code_text(ledger: Ledger) -> str:
-    """Why the code's ε differs from the claim, and its sums."""
+    """The reason why the code's ε differs from the claim, and its sums."""
     permitted, everything = ledger.permitted.coin_per_day, ledger.configured.coin_per_day
     sums = "The sum is not known, as not every algorithm is."
     if permitted is not None:
@@ -410,7 +410,7 @@ def _flip(interval: Interval | None) -> str:
 
 
 def _spent_tables(observed: Observed) -> Iterator[Table]:
-    """What reports hold: by budget with the total, and by day."""
+    """Submitted records and ε: by budget with the total, and by day."""
     rows, days = (*observed.budgets, observed.total), observed.days[:MOST_ROWS]
     reports = f"{count(observed.reports)} report{'' if observed.reports == 1 else 's'}"
     yield Table(
@@ -463,7 +463,7 @@ def _balances_table(result: AppleResult) -> Table:
 
 
 def _difference_blocks(result: AppleResult) -> Iterator[Block]:
-    """What changed between two configurations."""
+    """The differences between two configurations."""
     older = result.against.folder if result.against else ""
     differences = result.differences or ()
     if not differences:

@@ -1,4 +1,4 @@
-"""What a configuration permits: ε per record, per day, over days and after a pause."""
+"""The loss that a configuration permits: ε per record, per day, over days and after a pause."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What a budget may lose at once after the ledger's days without use, as it rolls over."""
+    """The largest loss of a budget at once, after the ledger's days without use."""
 
     balance: int
     report_records: int

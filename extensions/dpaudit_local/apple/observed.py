@@ -1,4 +1,4 @@
-"""What was submitted: records and ε per budget and day, and whether the limits were kept."""
+"""Submitted records and ε per budget and day, and violations of the limits."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the reports that still exist hold.
+    """The contents of the reports that still exist.
 
     Not claimed: that there were no others (the daemon deletes them after a month, iOS after a
     week), or that a renamed file is of the day in its name. ε is pure and added up record by
@@ -253,7 +253,7 @@ class Spending:
         self._limits.add(report)
 
     def summary(self, shown: Mapping[Group, ShownEpsilon] | None = None) -> Observed:
-        """What was spent; ``shown`` is what the bits of each group of records show."""
+        """The sums of ε; ``shown`` has the estimate of each group of records."""
         each = {group: self._epsilon(group, (shown or {}).get(group)) for group in self._claims}
         by_day: dict[date, list[Spent]] = {}
         everything = []

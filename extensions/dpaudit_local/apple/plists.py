@@ -65,7 +65,7 @@ def read_plist(path: Path, *, limit: int = MOST_BYTES, nodes: int = MOST_NODES) 
 
 
 class _RefusedError(Exception):
-    """Why a property list is refused: the rule and the fix; :func:`read_plist` names the file."""
+    """A property list is refused: the rule and the fix; :func:`read_plist` names the file."""
 
 
 class _UniqueKeys(dict[str, Any]):

@@ -35,7 +35,7 @@ class Decoded:
 
 
 class _RefusedError(Exception):
-    """What is wrong with a record, or with the parameters."""
+    """An error in a record, or in the parameters."""
 
 
 def decode(segment: Segment) -> Decoded:

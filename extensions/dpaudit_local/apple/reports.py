@@ -217,7 +217,7 @@ def _segments(document: Any, versions: list[int], findings: _Findings) -> Iterat
 
 
 def _segment_error(entry: Any) -> str | None:
-    """Why ``entry`` is not a segment."""
+    """The reason why ``entry`` is not a segment; None if it is one."""
     if not isinstance(entry, dict):
         return "not an object"
     for name in ("key", "algorithm"):
@@ -253,7 +253,7 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 class RefusedJsonError(Exception):
-    """Why a text is refused."""
+    """A text is refused; the message says why."""
 
 
 def read_documents(text: str) -> tuple[list[Any], list[str]]:

@@ -125,7 +125,7 @@ def read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class MeanServer(abc.ABC, Generic[Sketch]):
-    """What both servers keep: sums by hash function and position, and reports by hash function.
+    """The state of both servers: sums by hash function and position, reports by hash function.
 
     Sums are exact, of the smallest type that can hold the busiest function's reports. Reports are
     added as they come and forgotten; the order does not matter.
@@ -178,7 +178,7 @@ class MeanServer(abc.ABC, Generic[Sketch]):
         return 1 / (1 - 2 * self.mechanism.flip)
 
     def _row(self, function: int) -> npt.NDArray[Any]:
-        """What the estimate sums up for one function, (m,)."""
+        """The summands of an estimate for one function, (m,)."""
         return np.asarray(self._sums[function])
 
     def _total(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

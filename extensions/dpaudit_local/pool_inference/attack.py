@@ -35,7 +35,7 @@ _VALUES = 1 << 20
 
 @dataclass(frozen=True)
 class _Game:
-    """What is the same for all users of one game."""
+    """The common state of all users of one game."""
 
     mechanism: LocalMechanism
     popularity: dict[str, npt.NDArray[np.float64] | None]

@@ -75,7 +75,7 @@ def setting_of(grid: Mapping[str, Any]) -> Any:
 
 
 def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
-    """Where the attack came from, and the submission policy where one is named."""
+    """The origins of the attack, and of the submission policy if one is named."""
     policy = cell.settings["grid"].get("submissions")
     named = () if policy is None else (registry.plugin("submissions", _policy(policy).name).origin,)
     return (registry.plugin("attacks", ATTACK).origin, *named)

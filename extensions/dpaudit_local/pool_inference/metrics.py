@@ -64,7 +64,7 @@ class Outcome:
 
     @cached_property
     def _tie_starts(self) -> npt.NDArray[np.int64]:
-        """Where in that order each group of equally confident users begins."""
+        """The start of each group of equally confident users in that order."""
         ranked = self.confidence[self._order]
         return np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
 

@@ -322,7 +322,7 @@ def check_prefixes(prefixes: Sequence[int], n: int) -> None:
 
 
 def _layout(prefixes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where observations go and prefixes end when prefixes are filled up to whole blocks."""
+    """Places of observations and ends of prefixes, with prefixes filled up to whole blocks."""
     slots: list[int] = []
     ends: list[int] = []
     before, end = 0, 0

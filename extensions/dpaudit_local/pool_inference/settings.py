@@ -1,4 +1,4 @@
-"""Where the game is played: a universe of objects, pools that tell about a person, popularity.
+"""Settings of the game: a universe of objects, pools that tell about a person, popularity.
 
 Settings have names: made up as in the paper, or real (emoji on Twitter, AllSides' ratings).
 """
@@ -135,7 +135,7 @@ class Setting:
     popularity: npt.NDArray[np.float64]
     """Shape (universe,), adds up to 1."""
     labels: tuple[str, ...]
-    """What each pool is called."""
+    """The names of the pools."""
 
     def __post_init__(self) -> None:
         """Check it.

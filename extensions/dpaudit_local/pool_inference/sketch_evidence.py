@@ -72,7 +72,7 @@ class Rows:
 
 
 class PoolTables:
-    """What the tables of all hash functions are made from.
+    """The data from which the tables of all hash functions are computed.
 
     Where pools' members lie, and the neutral pool's sums. Kept, for 65,536 functions and m = 1024:
     128 KiB for each member of a pool of interest (16-bit positions; 171 MiB for six pools of 228),
@@ -117,7 +117,7 @@ class PoolTables:
 
     @property
     def weights(self) -> Weights:
-        """What the loops add up."""
+        """The summands of the loops."""
         return Weights(self.column, self.weight, self.scale)
 
     def _fill_positions(self, function: int, row: npt.NDArray[Any]) -> None:
@@ -174,7 +174,7 @@ class Part(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What members add, (members,) each, and the factor of the neutral pool's rows."""
+    """The summands of members, (members,) each, and the factor of the neutral pool's rows."""
 
     column: npt.NDArray[np.int64]
     weight: npt.NDArray[np.float64]

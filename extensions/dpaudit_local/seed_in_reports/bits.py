@@ -106,7 +106,7 @@ class ReportBits:
         return np.asarray(truth @ np.where(bits, one, zero))
 
     def noisy(self, first: Bits, second: Bits, truth: Bits) -> Bits:
-        """What is reported with these coins, for objects with these own bits."""
+        """The reported bits for these coins and objects with these own bits."""
         return (first ^ truth) | (first & second & truth)
 
 

@@ -1,4 +1,4 @@
-"""What the owner of a device's coins reads in its reports, and what the device's owner can do."""
+"""A measure of what a coin owner reads in a device's reports, and of the device's defence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CoinsGrid(Grid, frozen=True):
 
 
 def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
-    """Where the attack came from, and the mechanism."""
+    """The origins of the attack and of the mechanism."""
     name = cell.grid(CoinsGrid).device.name.partition(":")[0]
     return registry.plugin("attacks", _READER).origin, registry.plugin("local", name).origin
 

@@ -198,7 +198,7 @@ def _truth(view: ReportBits, public: npt.NDArray[np.int64], objects: npt.NDArray
 
 
 def _output(view: ReportBits, coins: DeviceCoins, truth: Bits) -> Bits:
-    """What a device with these coins reports for each object, (u, series·bits)."""
+    """The bits that a device with these coins reports for each object, (u, series·bits)."""
     return view.noisy(coins.first.ravel(), coins.second.ravel(), truth)
 
 

@@ -145,7 +145,7 @@ class SeededCoins:
     def interval(
         self, public: npt.NDArray[np.int64], first: npt.NDArray[np.bool_]
     ) -> tuple[int, int]:
-        """Where U lies, [low, high), if these are the head's coins."""
+        """The interval [low, high) of U, given the head's coins."""
         low, width, words = 0, 1, self._words  # in units of 2^-64 per coin so far
         for value in public[: self.coins].tolist():
             edge = self._edge(value)
@@ -213,7 +213,7 @@ class SeedInReports:
 
     @property
     def epsilon(self) -> float:
-        """What one report claims, to those without the key."""
+        """The ε of one report, towards those without the key."""
         return self.mechanism.epsilon
 
     @property
@@ -241,7 +241,7 @@ class SeedInReports:
         return self.reports(self.draw(len(objects) // series, stream=stream), objects)
 
     def reports(self, coins: list[DeviceCoins], objects: npt.NDArray[np.int64]) -> Any:
-        """What devices with these coins report of objects (devices·series,)."""
+        """The reports of devices with these coins, of objects (devices·series,)."""
         view = self.coins.view
         public = np.concatenate([np.empty(0, np.int64), *(c.public for c in coins)])
         empty = np.empty((0, view.bits), dtype=bool)

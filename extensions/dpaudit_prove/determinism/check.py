@@ -267,7 +267,7 @@ def _difference(before: Run, after: Run) -> Value | None:
 
 
 def _uncontrolled(events: Mapping[str, int]) -> list[str]:
-    """What a run asked for that was passed through."""
+    """The requests of a run that were passed through."""
     controlled = {*_SOURCES, *_CLOCKS, *_NUMBERS, "/dev/urandom", "/dev/random"}
     return [f"asked for: {event}" for event in sorted(events.keys() - controlled)]
 

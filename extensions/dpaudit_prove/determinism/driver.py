@@ -36,7 +36,7 @@ Coins = tuple[int, int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What the sampler meets in one child process.
+    """The surroundings of the sampler in one child process.
 
     Attributes:
         tape: the key of the coins.
@@ -63,7 +63,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Run:
-    """What the sampler did.
+    """One run of the sampler.
 
     Attributes:
         values: each value's 64 bits.
@@ -204,7 +204,7 @@ _LIBRARIES = re.compile(r"(lib(c|m|pthread|dl|gcc_s|rt)|ld-linux[\w-]*)\.so(\.\d
 
 @dataclass(frozen=True)
 class Scan:
-    """What a library's code contains.
+    """The contents of a library's code.
 
     Attributes:
         random_instructions: addresses of RDRAND and RDSEED, which are replaced and trapped.

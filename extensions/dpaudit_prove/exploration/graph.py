@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class Branch:
-    """What follows one piece of a decision.
+    """The continuation after one piece of a decision.
 
     `weight` of the state's total values lie in [low, high). The program then asks for `requests`
     (numbers of values) and reaches state `to`, whose registers come from `registers`, or ends with
@@ -251,7 +251,7 @@ class Graph:
         return True
 
     def _flow(self, source: dict[int, float]) -> dict[int, float]:
-        """Where mass that arrives at expanded states ends: at states not yet expanded."""
+        """Follow mass at expanded states to states that are not yet expanded."""
         expanded = [i for i, s in enumerate(self.states) if s.branches is not None]
         position = {number: i for i, number in enumerate(expanded)}
         inside: list[tuple[int, int, float]] = []
@@ -276,7 +276,7 @@ class Graph:
 
     @property
     def started(self) -> Branch:
-        """What led to the first decision."""
+        """The branch that led to the first decision."""
         if self.first is None:
             raise RuntimeError("the exploration has not begun")
         return self.first

@@ -139,7 +139,7 @@ def _super_attribute(vm: Machine, owner: Super, name: str) -> Any:
 
 
 def _bind(vm: Machine, member: Any, owner: Any, name: str) -> Any:
-    """What a class's attribute is for one of its objects."""
+    """Bind a class's attribute to one of its objects."""
     if isinstance(member, types.FunctionType):
         return Bound(member, owner)
     if isinstance(member, staticmethod):
@@ -245,7 +245,7 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
 def _list_answer(
     vm: Machine, owner: list[Any], name: str, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """What a method that only moves items answers; UNBOUND of another one."""
+    """The answer of a method that only moves items; UNBOUND for another one."""
     if name in {"append", "insert"}:
         where = [concrete(a) for a in args[:-1]]
         return getattr(owner, name)(*where, vm.store_value(args[-1]))

@@ -206,7 +206,7 @@ def _construct(vm: Machine, cls: type, args: list[Any], kwargs: _Kwargs, mode: M
 
 
 def _native_object(cls: type, args: list[Any], kwargs: _Kwargs) -> Any:
-    """What one of Python's own classes makes."""
+    """An object of one of Python's own classes."""
     first: Any = args[0] if args else None
     if cls is type and len(args) == 1:
         return type_of(first)
@@ -341,7 +341,7 @@ _MATCH_SELF = (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
 def _update_wrapper(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
-    """What `functools.wraps` does: of a closure neither name nor documentation can be read here."""
+    """Do as `functools.wraps`: a closure's name and documentation cannot be read here."""
     if type(args[0]) is not Closure:
         raise RefusedProgramError("functools.wraps of a function that outlives the call")
     return args[0]
@@ -438,7 +438,7 @@ def _bind(variables: list[Any], function: Closure, args: list[Any], kwargs: dict
 def fill_dataclass(
     instance: Any, args: list[Any], kwargs: dict[str, Any], *, adopt: Callable[[Any], Any]
 ) -> None:
-    """What the __init__ that `dataclass` writes does, before __post_init__.
+    """Do as the __init__ that `dataclass` writes, before __post_init__.
 
     Raises:
         TypeError: the arguments do not fit, as in Python.

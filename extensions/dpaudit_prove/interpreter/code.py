@@ -217,7 +217,7 @@ class _Declarations(ast.NodeVisitor):
         self.scope.reads.update(node.names)
 
     def _skip(self, node: ast.AST) -> None:
-        """What is inside has declarations of its own."""
+        """Skip: inner functions have declarations of their own."""
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _skip
 

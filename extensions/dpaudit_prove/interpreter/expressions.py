@@ -54,7 +54,7 @@ def value(out: Emitter, node: ast.expr | None) -> None:
 
 @contextmanager
 def loop(out: Emitter) -> Iterator[int]:
-    """What is emitted inside runs for each item of the iterator on top; gives the label of next."""
+    """Emit code that runs for each item of the iterator on top; yields the label of its start."""
     top, end = out.label(), out.label()
     out.place(top)
     out.emit("FOR_ITER", end)

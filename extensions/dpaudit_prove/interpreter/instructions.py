@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001, ARG005 (functions of one signature)
-"""What each instruction does to the machine; their meaning is that of Python's statements.
+"""The effect of each instruction on the machine; their meaning is that of Python's statements.
 
 An instruction that needs a coin to be decided raises NeedSplit before it changes anything.
 """

@@ -323,7 +323,7 @@ def _change_points(lazy: Lazy) -> Iterator[int]:
 
 
 def _cuts(lazy: Lazy) -> list[int] | None:
-    """Where to cut so that every piece has one value; None if these are too many."""
+    """The cuts that leave one value per piece; None if there are too many."""
     if not lazy.steps and lazy.symbol.high - lazy.symbol.low > LARGEST_FORCED:
         return None
     cuts: list[int] = []

@@ -166,7 +166,7 @@ _REWRITES = {
     "operator.attrgetter": "use a lambda",
     "operator.itemgetter": "use a lambda",
 }
-"""What to write in place of some of Python's own classes and functions."""
+"""Replacements of some of Python's own classes and functions."""
 
 
 def why_refused(thing: Any) -> str:

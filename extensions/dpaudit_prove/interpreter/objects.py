@@ -70,7 +70,7 @@ _NO_PYTHON: dict[type, bool] = {}
 
 
 def class_attribute(cls: Any, name: str) -> Any:
-    """What the first class in the resolution order has by a name; UNBOUND if none has it."""
+    """The attribute of the first class in the resolution order; UNBOUND if none has it."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]

@@ -188,7 +188,7 @@ def compare(vm: Machine, op: str, left: Any, right: Any) -> Any:
 
 
 def _compare_fields(op: str, left: Any, right: Any) -> Any:
-    """What the comparison that `dataclass` wrote gives, that of the fields' tuples; or UNBOUND."""
+    """The result of a comparison that `dataclass` wrote, of the fields' tuples; or UNBOUND."""
     kind = type(left)
     if type(right) is not kind or not is_python_class(kind):
         return UNBOUND

@@ -315,7 +315,7 @@ def _with_finally(out: Emitter, node: ast.Try) -> None:
 
 @contextmanager
 def _guard(out: Emitter, failed: int, block: tuple[str, Any]) -> Iterator[None]:
-    """What is emitted inside goes to `failed` on an exception; `block` unwinds it."""
+    """Emit code that goes to `failed` on an exception; `block` unwinds it."""
     out.emit("SETUP", failed)
     out.handlers.append(failed)
     out.unwind.append(block)

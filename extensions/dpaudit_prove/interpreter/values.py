@@ -122,7 +122,7 @@ class View:
         self.keys = tuple(owner) if keys is None else keys
 
     def now(self) -> list[Any]:
-        """What it shows now."""
+        """The items it shows now."""
         return list(getattr(self.owner, self.kind)())
 
     def unchanged(self) -> bool:

@@ -62,7 +62,7 @@ class Factors:
     parts: tuple[Exploration, ...]
     """One per finished value, in the order in which they are finished, and one for the rest."""
     returned: tuple[Any, ...]
-    """What is returned: `Token` i is the value of part i; anything else is constant."""
+    """The returned values: `Token` i is the value of part i; anything else is constant."""
     states: int
 
     @property

@@ -36,7 +36,7 @@ MOST_GROUPS = 1000
 
 
 class Group(NamedTuple):
-    """What distinguishes records whose flip probabilities may differ."""
+    """The properties by which flip probabilities of records may differ."""
 
     key: str
     algorithm: str
@@ -108,7 +108,7 @@ class ShownEpsilon:
     """ε of one record: of all its sketches, or of its sign."""
     verdict: ShownVerdict
     reason: str
-    """Why nothing is identified, or the basis of the verdict."""
+    """The reason why nothing is identified, or the basis of the verdict."""
     checks: tuple[Check, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -166,7 +166,7 @@ class Estimates:
         self._groups[group].add(segment)
 
     def epsilons(self, *, alpha: float = ALPHA) -> Mapping[Group, ShownEpsilon]:
-        """What each group shows, in the order in which groups came.
+        """The estimate of each group, in the order in which groups came.
 
         Each group gets ``alpha`` divided by their number, so that all statements hold together with
         probability ≥ 1 − ``alpha``. Signs that predict each other are always in the same order.
@@ -191,7 +191,7 @@ def shown_epsilons(
     resolved: Sequence[ResolvedKey] = (),
     alpha: float = ALPHA,
 ) -> tuple[ShownEpsilon, ...]:
-    """What the bits of all ``segments`` show, per key, algorithm and set of parameters.
+    """The estimates from all ``segments``, per key, algorithm and set of parameters.
 
     Raises:
         UsageError: an ``alpha`` outside (0, 0.5).
@@ -236,7 +236,7 @@ class _GroupRecords:
                     self.histogram.add(reports.position, reports.sign)
 
     def epsilon(self, configured: float | None, *, alpha: float, stream: Stream) -> ShownEpsilon:
-        """What the records show with probability ≥ 1 − ``alpha``."""
+        """The estimate from the records, right with probability ≥ 1 − ``alpha``."""
         stated = (("configuration", configured), ("report", self.reported))
         claims = tuple(StatedEpsilon(by, epsilon) for by, epsilon in stated if epsilon is not None)
         if self.sketches:
