@@ -108,7 +108,7 @@ class Capped(Every):
             UsageError: a limit below 1.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise UsageError(f"limit={limit}: must be a whole number ≥ 1, all reports of a person")
+            raise UsageError(f"limit={limit}: must be a whole number ≥ 1")
         self.limit = limit
 
     def submit(

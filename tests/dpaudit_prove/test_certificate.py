@@ -119,7 +119,7 @@ def test_arithmetic_that_was_changed_does_not_hold(program, tmp_path, change) ->
 def test_a_residual_completes_the_law_and_no_value_is_returned_twice(program, tmp_path) -> None:
     hides = made_of(program, "tossed", Fraction(1, 3))
     hides["parts"][0]["residual"] = "0"
-    with pytest.raises(checker.Wrong, match="adds up to 1"):
+    with pytest.raises(checker.Wrong, match="add up to 1"):
         checked(hides, tmp_path)
     twice = made_of_proof(program, "pair")
     twice["returned"] = [0, "7", 0]

@@ -56,7 +56,7 @@ def lying_words(epsilon: float, categories: int) -> int:
     if not 0 < count < WORDS - (categories - 1) * count:
         raise UsageError(
             f"epsilon={epsilon}: too small for {categories} categories and coins of 2^-64; "
-            "take a larger ε or fewer"
+            "use a larger ε or fewer categories"
         )
     return count
 
@@ -126,9 +126,9 @@ def biased_bits(n: int, bits: int, *, words: int, stream: Stream) -> npt.NDArray
         UsageError: ``bits`` is not a positive multiple of 8, or ``words`` is not in 0 … 2^64 − 1.
     """
     if bits < 8 or bits % 8:
-        raise UsageError(f"bits={bits}: bits are packed in bytes; take a multiple of 8")
+        raise UsageError(f"bits={bits}: must be a multiple of 8, as bits are packed in bytes")
     if not 0 <= words < WORDS:
-        raise UsageError(f"words={words}: of 2^64 words, 0 … 2^64 − 1 can make a bit 1")
+        raise UsageError(f"words={words}: must be from 0 to 2^64 − 1")
     out = np.empty((n, -(-bits // 64)), np.uint64)
     _fill(out, _U(words), seed_words(stream))
     return pack_words(out, bits)

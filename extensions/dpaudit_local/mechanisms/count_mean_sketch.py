@@ -72,7 +72,9 @@ class CountMeanSketch(MeanSketch):
 
     def _check_m(self) -> None:
         if self.m % 8:
-            raise UsageError(f"m={self.m}: the bits are packed in bytes; take a multiple of 8")
+            raise UsageError(
+                f"m={self.m}: the must be a multiple of 8, as bits are packed in bytes"
+            )
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> SketchReports:
         """One report per object (n,).

@@ -72,8 +72,8 @@ class HadamardSketch(MeanSketch):
     def _check_m(self) -> None:
         if self.m & (self.m - 1):
             raise UsageError(
-                f"m={self.m}: the Hadamard matrix needs a power of two; "
-                f"take {1 << self.m.bit_length()}"
+                f"m={self.m}: must be a power of two, for the Hadamard matrix; "
+                f"use {1 << self.m.bit_length()}"
             )
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> HadamardReports:

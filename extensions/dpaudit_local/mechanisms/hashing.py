@@ -115,7 +115,7 @@ class RandomHashes:
         """See :meth:`HashFamily.positions`; objects are any whole numbers from 0."""
         if not 0 <= function < self.count:
             last = self.count - 1
-            raise UsageError(f"function={function}: the family's functions are 0 … {last}")
+            raise UsageError(f"function={function}: must lie in 0 … {last}")
         out = np.empty(objects.shape, np.uint32)
         if not _positions(out, objects, self._seed, function, _U(self.size)):
             _refuse(objects)
@@ -132,8 +132,7 @@ class RandomHashes:
             )
         if functions.size and not 0 <= functions.min() <= functions.max() < self.count:
             raise UsageError(
-                f"functions={functions.min()} … {functions.max()}: "
-                f"the family's are 0 … {self.count - 1}"
+                f"functions={functions.min()} … {functions.max()}: must lie in 0 … {self.count - 1}"
             )
         out = np.empty(objects.shape, np.uint32)
         if not _each(out, objects, functions, self._seed, _U(self.size)):
@@ -144,5 +143,5 @@ class RandomHashes:
 def _refuse(objects: npt.NDArray[np.int64]) -> NoReturn:
     raise UsageError(
         f"objects={objects.min()} … {objects.max()}: "
-        f"objects are whole numbers from 0 to {(1 << 63) - 1}"
+        f"must be whole numbers from 0 to {(1 << 63) - 1}"
     )

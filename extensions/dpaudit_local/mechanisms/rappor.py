@@ -98,7 +98,7 @@ class Rappor:
         self.universe = whole_number("universe", self.universe, 2, LARGEST_UNIVERSE)
         self.bits = whole_number("bits", self.bits, 2 * self.per_object, 1 << 20)
         if self.bits % 8:
-            raise UsageError(f"bits={self.bits}: a multiple of 8; reports are whole bytes")
+            raise UsageError(f"bits={self.bits}: must be a multiple of 8; reports are whole bytes")
         count = self.cohorts * self.per_object
         stream = KeyedStream.from_seed(self.seed).child("rappor's hash functions")
         self._hashes = self.hashes or RandomHashes(count, self.bits, stream=stream)
@@ -293,7 +293,7 @@ def _words(name: str, probability: float) -> int:
         or not isinstance(probability, (int, float))
         or not 0 <= probability <= 1
     ):
-        raise UsageError(f"{name}={probability}: a probability; must lie in [0, 1]")
+        raise UsageError(f"{name}={probability}: must be a probability in [0, 1]")
     words = round(Fraction(probability) * WORDS)
     if (words == 0) != (probability == 0):
         raise UsageError(f"{name}={probability}: must be 0 or at least 2^-64")

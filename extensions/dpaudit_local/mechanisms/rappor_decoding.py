@@ -103,14 +103,14 @@ def decode(
     if not 0 < alpha < 1:
         raise UsageError(f"alpha={alpha}: must lie in (0, 1)")
     if not 0 < penalty < np.inf:
-        raise UsageError(f"penalty={penalty}: a number above 0; it counts standard deviations")
+        raise UsageError(f"penalty={penalty}: must be a number above 0, of standard deviations")
     if not server.reports:
-        raise UsageError("server.reports=0: nothing to decode; add reports first")
+        raise UsageError("server.reports=0: must be above 0; add reports first")
     universe = server.mechanism.universe
     candidates = check_objects(candidates, universe, name="candidates").astype(np.int64)
     if not len(candidates) or len(np.unique(candidates)) != len(candidates):
         raise UsageError(
-            f"candidates={len(candidates)}: at least one, and each once; drop the repeated ones"
+            f"candidates={len(candidates)}: needs at least one, each once; drop repeats"
         )
     regression = _Regression(server, candidates, penalty)
     selected = regression.select(np.ones(len(candidates), dtype=np.bool_))

@@ -120,7 +120,7 @@ def likelihoods(mechanism: LocalMechanism, reports: Any, universe: int) -> npt.N
     logs = mechanism.log_likelihood(reports, np.arange(universe))
     top = logs.max(axis=1, keepdims=True)
     if not np.isfinite(top).all():
-        raise UsageError("reports: one cannot come from any object of the universe")
+        raise UsageError("reports: one is impossible for every object of the universe")
     law: npt.NDArray[np.float64] = np.exp(logs - top)
     return law
 

@@ -34,7 +34,7 @@ def equal_reports(
         UsageError: reports that do not divide among the users.
     """
     if users < 1 or not len(reports) or len(reports) % users:
-        raise UsageError(f"users={users}: {len(reports)} reports do not divide among them")
+        raise UsageError(f"users={users}: {len(reports)} reports do not divide evenly among them")
     owner = np.repeat(np.arange(users, dtype=np.int64), len(reports) // users)
     # big-endian sorts as the number does
     columns = [owner.astype(">i8").view(np.uint8).reshape(len(reports), 8)]

@@ -55,7 +55,7 @@ class Outcome:
                 f"confidence of shape {shape}: needs four arrays of one length, at least 1"
             )
         if not ((self.confidence >= 0) & (self.confidence <= 1 + 1e-9)).all():
-            raise UsageError("confidence: must lie in [0, 1]; the posterior behind it is broken")
+            raise UsageError("confidence: must lie in [0, 1]")
 
     @cached_property
     def _order(self) -> npt.NDArray[np.int64]:

@@ -318,7 +318,7 @@ def check_prefixes(prefixes: Sequence[int], n: int) -> None:
     """Refuse (``UsageError``) prefixes of ``n`` submissions that do not rise within 1 … n."""
     rising = all(a < b for a, b in itertools.pairwise(prefixes))
     if not len(prefixes) or prefixes[0] < 1 or prefixes[-1] > n or not rising:
-        raise UsageError(f"prefixes={tuple(prefixes)}: must rise, from 1 at least to {n} at most")
+        raise UsageError(f"prefixes={tuple(prefixes)}: must rise within 1 … {n}")
 
 
 def _layout(prefixes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -124,7 +124,7 @@ def report_bits(mechanism: Any) -> ReportBits:
             if not fine or (parts.low * WORDS).denominator != 1:
                 raise UsageError(
                     f"p*={float(parts.low):g}, q*={float(parts.high):g}: needs p* < q*, p* + q* of "
-                    "at least 1, and p* a multiple of 2^-64; take RAPPOR's f=0.5, p=0.5, q=0.75"
+                    "at least 1, and p* a multiple of 2^-64; e.g. RAPPOR's f=0.5, p=0.5, q=0.75"
                 )
             return parts
     raise UsageError(
@@ -192,7 +192,7 @@ def _one_bit(law: OneBitHistogram) -> ReportBits:
 
 def _answer(law: RandomizedResponse) -> ReportBits:
     if law.categories != 2:
-        raise UsageError(f"categories={law.categories}: only yes and no; take categories=2")
+        raise UsageError(f"categories={law.categories}: must be 2, yes and no")
     return ReportBits.flipping(
         law.words[1],
         values=1,

@@ -75,7 +75,7 @@ class SeededCoins:
         if bits >= self.series * self.view.bits:
             raise UsageError(
                 f"nonce_bits={nonce_bits}, series={self.series}: the nonce needs {bits} noisy bits "
-                f"and some to check it, there are {self.series * self.view.bits}; take a shorter "
+                f"and some to check it, there are {self.series * self.view.bits}; use a shorter "
                 "nonce or a longer series"
             )
         return self.series if each else 0, bits

@@ -129,7 +129,7 @@ def check_law(part: dict[str, Any]) -> None:
     law = part["mass"] = {x: Fraction(flow[-1 - i]) / one for i, x in enumerate(outputs)}
     left = part["left"] = 1 - sum(law.values(), Fraction(0))
     if left < 0 or [*law.values(), left] != [*map(Fraction, [*part["law"], part["residual"]])]:
-        raise Wrong("law: not what the visits give; with the residual it adds up to 1")
+        raise Wrong("law: must follow from the visits and add up to 1 with the residual")
 
 
 def check_shows(parts: list[Any], shows: dict[str, Any]) -> None:
@@ -284,7 +284,7 @@ def check(
     if len({*values}) < len(values) or not {*values} <= {*range(len(parts))}:
         raise Wrong("returned: a value is returned twice, or has no part")
     if set(proof["shows"]) - ({"profile", "dependence"} if proof["returned"] is None else set()):
-        raise Wrong(f"shows: {proof['shows']} is not known")
+        raise Wrong(f"shows: unknown entries: {proof['shows']}")
     check_shows(parts, proof["shows"])
     states = [(p, n, s) for p, part in enumerate(parts) for n, s in enumerate(part["states"])]
     steps = [(p, (n, i)) for p, n, s in states for i in range(len(s["branches"]))]

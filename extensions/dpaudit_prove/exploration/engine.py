@@ -142,8 +142,8 @@ def _check_call(
         signature.bind(*args, **named)
     except TypeError as error:
         raise UsageError(
-            f"args: {one_line(error)}; the function is called as {one_line(signature, limit=200)}, "
-            "and a generator is passed in by its name with coins"
+            f"args: {one_line(error)}; the signature is {one_line(signature, limit=200)}; "
+            "coins names a parameter for a generator"
         ) from None
 
 
@@ -244,5 +244,7 @@ def _law(mass: Mapping[Hashable, Fraction], states: int) -> ExactLaw:
     positive = {x: p for x, p in mass.items() if p > 0}
     residual = 1 - sum(positive.values(), Fraction(0))
     if residual < 0:
-        raise RefusedProgramError("the probabilities found add up to more than 1: please report")
+        raise RefusedProgramError(
+            "the probabilities add up to more than 1; please report this program"
+        )
     return ExactLaw(positive, residual, states)

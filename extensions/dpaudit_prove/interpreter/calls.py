@@ -313,7 +313,7 @@ def _order_or_refuse(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     try:
         return _order(vm, args, kwargs)
     except TypeError as error:
-        raise RefusedProgramError("list.sort of what has no order: use sorted()") from error
+        raise RefusedProgramError("list.sort of values without an order: use sorted()") from error
 
 
 def _matches_sequence(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
