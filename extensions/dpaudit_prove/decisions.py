@@ -234,10 +234,10 @@ def decide_joint_law(
     why = f"coins of their own could not be shown ({one_line(why, limit=300)})"
     if joint is None:
         return Decision("undecided", f"{why}, and there is no joint law of values", _UNDECIDED)
-    shows = {"dependence": [str(joint.apart.lower), str(joint.apart.upper)]}
-    if joint.apart.lower > tolerance:
+    shows = {"dependence": [str(joint.distance.lower), str(joint.distance.upper)]}
+    if joint.distance.lower > tolerance:
         return replace(_refute_independence(program, explored, joint), shows=shows)
-    if joint.apart.upper > tolerance:
+    if joint.distance.upper > tolerance:
         return Decision(
             "undecided", f"{why}, and dependence is not shown either", _UNDECIDED, shows
         )
@@ -248,7 +248,7 @@ def decide_joint_law(
         return program.counterexample(explored, row, reason)
 
     statement = f"the joint law of {len(joint.marginals)} values is the product of their laws, up "
-    statement += f"to {at_most(joint.apart.upper)}"
+    statement += f"to {at_most(joint.distance.upper)}"
     decision = _decide_independent(joint.marginals, statement, claim, tolerance, counterexample)
     return replace(decision, shows=shows)
 
@@ -257,7 +257,7 @@ def _refute_independence(program: Program, explored: Exploration, joint: Depende
     row = joint.row
     reason = (
         f"the joint law differs from the product of its marginals by at least "
-        f"{at_least(joint.apart.lower)} in total variation; {_quoted(row)} has "
+        f"{at_least(joint.distance.lower)} in total variation; {_quoted(row)} has "
         f"probability ≥ {at_least(explored.law.lower(row))}"
     )
     example = program.counterexample(explored, row, reason)

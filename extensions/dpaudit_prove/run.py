@@ -32,7 +32,7 @@ from dpaudit_prove.exploration.graph import Graph
 from dpaudit_prove.exploration.law import ExactLaw
 from dpaudit_prove.results import ProofResult
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.disjoint import Factors, NotShownError, coin_count, factors_of
+from dpaudit_prove.verdicts.disjoint import Factors, NoDisjointCoinsError, coin_count, factors_of
 from dpaudit_prove.verdicts.enclosures import at_least, down, up
 
 __all__ = ["Proof", "prove", "prove_law"]
@@ -152,7 +152,7 @@ def prove(
             factors = factors_of(function, options, progress)
             explored, calls = [*factors.parts], calls * len(factors.parts)
             decision = decide_factors(subject, factors, parsed)
-        except NotShownError as error:
+        except NoDisjointCoinsError as error:
             explored = [explore_call(options.args)]
             decision = decide_joint_law(subject, explored[0], str(error), parsed)
     elif claim is None:

@@ -58,7 +58,7 @@ class Entry:
         """The fields that were never read."""
         return {name: value for name, value in self._fields.items() if name not in self._read_names}
 
-    def odd(self, message: str, *, serious: bool = False) -> None:
+    def add_finding(self, message: str, *, serious: bool = False) -> None:
         """Report a finding about this entry."""
         self._report(Finding(self.where, message, serious))
 
@@ -116,7 +116,7 @@ class Entry:
         self._read_names.add(name)
         value = self._fields.get(name)
         if value is None and needed:
-            self.odd(f"{name} is missing; the entry is left out")
+            self.add_finding(f"{name} is missing; the entry is left out")
         return value
 
     def _refuse(
@@ -124,7 +124,9 @@ class Entry:
     ) -> None:
         if value is not None:  # a missing field has been reported
             omitted = "the entry" if needed else "the field"
-            self.odd(f"{name}={_short(value)}: {rule}; {omitted} is left out", serious=serious)
+            self.add_finding(
+                f"{name}={_short(value)}: {rule}; {omitted} is left out", serious=serious
+            )
 
 
 def _as_float(value: int | float) -> float:
@@ -209,12 +211,12 @@ def _table(
         if name not in table:
             table[name] = row
         elif table[name] == row:
-            entry.odd("is listed twice, identically")
+            entry.add_finding("is listed twice, identically")
         else:
             refused.add(name)
             del table[name]
             rest = "both are left out, as it is unknown which is used"
-            entry.odd(f"is listed twice with different fields; {rest}", serious=True)
+            entry.add_finding(f"is listed twice with different fields; {rest}", serious=True)
     return table
 
 
@@ -276,7 +278,7 @@ def _budget(name: str, entry: Entry) -> Budget | None:
     if seconds is None or amount is None:
         return None
     if seconds not in EFFECTIVE_SESSION_SECONDS:
-        entry.odd(
+        entry.add_finding(
             f"SessionSeconds={seconds:g}: the daemon's periods are hard-coded, and values other "
             "than a day or a week had no effect when tried (Tang et al., 5.2); the ledger uses the "
             "file's value"
@@ -292,7 +294,7 @@ def _parameters(_name: str, entry: Entry) -> Mapping[str, Any] | None:
 
 def _report_unknown(entry: Entry) -> None:
     for field in entry.others():
-        entry.odd(f"the field {quoted(field)} is unknown to dpaudit and is left out")
+        entry.add_finding(f"the field {quoted(field)} is unknown to dpaudit and is left out")
 
 
 ALGORITHMS = ("CountMedianSketch", "HadamardCountMedianSketch", "OneBitHistogram")

@@ -155,18 +155,18 @@ class _Findings:
     """The findings of one file, up to a limit."""
 
     where: str
-    kept: list[Finding]
+    findings: list[Finding]
     others: int = 0
 
     def add(self, message: str) -> None:
-        if len(self.kept) < _MOST_FINDINGS:
-            self.kept.append(Finding(self.where, message))
+        if len(self.findings) < _MOST_FINDINGS:
+            self.findings.append(Finding(self.where, message))
         else:
             self.others += 1
 
     def all(self) -> tuple[Finding, ...]:
         more = Finding(self.where, f"{self.others} more findings like these")
-        return (*self.kept, more) if self.others else tuple(self.kept)
+        return (*self.findings, more) if self.others else tuple(self.findings)
 
 
 def _unreadable(path: Path, why: str) -> Report:

@@ -21,7 +21,7 @@ __all__ = ["candidate_matrix", "decode", "nonnegative_lasso", "uniform_sum_bound
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoding:
     """The selected ones of ``tested`` candidates, the most frequent first, one entry each."""
 
     candidates: npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def decode(
     *,
     alpha: float = 0.05,
     penalty: float = 2.0,
-) -> Decoded:
+) -> Decoding:
     """Select candidates by LASSO, fit the selected ones by least squares, test each.
 
     The method is that of Erlingsson et al. 2014, section 4. Each cohort's shares
@@ -128,7 +128,7 @@ def decode(
         raw[i] = max(raw[i], regression.chance(i))
     adjusted = np.array(holm(raw.tolist()))[selected]
     order = np.argsort(-estimate[:-1], kind="stable")
-    return Decoded(
+    return Decoding(
         candidates=candidates[selected][order],
         estimate=estimate[:-1][order],
         standard_error=error[:-1][order],

@@ -94,7 +94,7 @@ def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
                 "branches": [branch_row(b) for b in state.branches or ()],
             }
         )
-    first = branch_row(graph.started)
+    first = branch_row(graph.root)
     return {
         "args": [_argument(a) for a in args],
         "first": first,

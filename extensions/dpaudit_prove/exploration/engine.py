@@ -156,7 +156,7 @@ def machine_for(coins: str, kwargs: Mapping[str, Any]) -> tuple[Machine, dict[st
 
 def law_of(graph: Graph) -> Exploration:
     """The certified law of what was explored so far."""
-    first = graph.started
+    first = graph.root
     if first.to < 0:
         value = graph.outputs[-1 - first.to]
         return Exploration(_law({value: Fraction(1)}, 0), graph, {}, True, True, 0.0)

@@ -127,12 +127,12 @@ class Graph:
     def _run_on(self) -> tuple[tuple[Any, ...], int]:
         """Run to the next decision or end: `registers` and `to` of the branch."""
         split = run(self.machine, deadline=self.deadline)
-        if self.machine.cut is not UNBOUND:
+        if self.machine.hidden_number is not UNBOUND:
             form, symbols = freeze(self.machine.frames, self.machine.pins)
             if symbols:
                 raise RefusedProgramError("a coin is still undecided when a value is finished")
             self.continuations.add(form)
-            return (), -1 - self._output_number(self.machine.cut)
+            return (), -1 - self._output_number(self.machine.hidden_number)
         if split is None:
             return (), -1 - self._output_number(self.machine.result)
         return self._state_number(split)
@@ -150,7 +150,7 @@ class Graph:
             value: Hashable = ("raises", type(result.error).__name__)
         elif result is UNBOUND:
             raise AssertionError("a run without a result")
-        elif self.machine.hides and isinstance(result, tuple):
+        elif self.machine.hiding and isinstance(result, tuple):
             value = tuple(v if type(v) is Token else canonical_output(v) for v in result)
         else:
             value = canonical_output(result)
@@ -201,7 +201,7 @@ class Graph:
             return False
 
     def _explore(self, residual: float, progress: Callable[[int, float], None] | None) -> bool:
-        first = self.started
+        first = self.root
         waiting: dict[int, float] = {}
         carried: dict[int, float] = {}
         heap: list[tuple[float, int]] = []
@@ -275,7 +275,7 @@ class Graph:
         return flow
 
     @property
-    def started(self) -> Branch:
+    def root(self) -> Branch:
         """The branch that led to the first decision."""
         if self.first is None:
             raise RuntimeError("the exploration has not begun")
@@ -378,7 +378,7 @@ def _node_of(origin: Any, registers: list[_Node], new: list[_Node]) -> _Node:
 
 def likeliest_branches(graph: Graph) -> dict[int, tuple[float, int, Branch]]:
     """For every target (a state, or -1 − output): cost, state before, and branch of a best path."""
-    first = graph.started
+    first = graph.root
     best: dict[int, tuple[float, int, Branch]] = {first.to: (0.0, -1, first)}
     heap: list[tuple[float, int]] = [(0.0, first.to)]
     done: set[int] = set()

@@ -223,7 +223,7 @@ def _native_object(cls: type, args: list[Any], kwargs: _Kwargs) -> Any:
         if cls is dict and (not args or type(first) is dict):
             return {**dict(*args), **kwargs}
         if cls in (list, tuple) and type(first) in (list, tuple, View):
-            return cls(first.now() if type(first) is View else first)
+            return cls(first.current_items() if type(first) is View else first)
         return Call(PRELUDE[id(cls)], args, kwargs)
     if cls is bool:
         if args and is_python_class(type(first)):

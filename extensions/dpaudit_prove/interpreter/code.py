@@ -259,7 +259,7 @@ _OF_COMPREHENSIONS = ast.arguments(
 class Emitter:
     """The code of a scope, while it is made; it begins with what captures parameters.
 
-    `unwind` are the blocks that a jump out of here leaves, outermost first: kind and data.
+    `open_blocks` are the blocks that a jump out of here leaves, outermost first: kind and data.
     `handlers` are the labels of the handlers around it.
     """
 
@@ -282,7 +282,7 @@ class Emitter:
         self.slot = {name: i for i, name in enumerate(slots)}
         self.cell = {name: i for i, name in enumerate(self.code.cells)}
         self.handlers: list[int] = []
-        self.unwind: list[tuple[str, Any]] = []
+        self.open_blocks: list[tuple[str, Any]] = []
         self.line = getattr(node, "lineno", 0)
         self._labels: list[int | None] = []
         self._handler_at: list[int | None] = []

@@ -206,7 +206,7 @@ def _yield(vm: Machine, frame: Frame, arg: Any) -> None:
         raise RefusedProgramError("yield inside try or with: Python may leave it at any time")
     frame.generator = None
     vm.frames.pop()
-    frame.deliver = ("push",)
+    frame.mode = ("push",)
     vm.frames[-1].stack.append(value)
 
 
@@ -275,7 +275,7 @@ def _import_from(vm: Machine, frame: Frame, arg: tuple[int, str | None, str]) ->
 
 def _finish(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
-    if vm.hides and isinstance(value, (list, tuple)):
+    if vm.hiding and isinstance(value, (list, tuple)):
         frame.stack[-1] = tuple(v if type(v) is Token else concrete(v) for v in value)
     else:
         frame.stack[-1] = concrete(value)
@@ -285,7 +285,7 @@ def _list_of(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
     if type(value) in (list, tuple, View, range, str):
         refuse_large_call(list, [value])
-        frame.stack[-1] = value.now() if type(value) is View else list(value)
+        frame.stack[-1] = value.current_items() if type(value) is View else list(value)
         return
     frame.stack.pop()
     invoke(vm, prelude.list_, [value], {}, ("push",))
@@ -363,11 +363,11 @@ def _store_attr(vm: Machine, frame: Frame, name: str) -> None:
 
 def _return(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
-    if vm.hides == "returned" and len(vm.frames) == 3 and frame.generator is None:
+    if vm.hiding == "returned" and len(vm.frames) == 3 and frame.generator is None:
         value = vm.hide(value)
     frame.stack.pop()
     vm.frames.pop()
-    mode = frame.deliver
+    mode = frame.mode
     if frame.generator is not None:
         frame.generator.frame = None
         frame.generator = None
@@ -414,7 +414,7 @@ def _unpack(vm: Machine, frame: Frame, count: int) -> None:
     value = frame.stack[-1]
     kind = type(value)
     if kind is View:
-        items = value.now()
+        items = value.current_items()
     elif kind is LazyBytes:
         items = [value.item(i) for i in range(value.length)]
     elif kind in SEQUENCES or is_named_tuple(kind):

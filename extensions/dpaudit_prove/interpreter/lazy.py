@@ -118,7 +118,7 @@ class Lazy:
             ) from error
         return value
 
-    def then(self, name: str, constant: Any = None) -> Lazy:
+    def with_step(self, name: str, constant: Any = None) -> Lazy:
         return Lazy(self.symbol, (*self.steps, (name, constant)))
 
     def ends(self) -> tuple[Any, Any]:
@@ -365,7 +365,7 @@ def _force_smaller(left: Lazy, right: Lazy) -> None:
 
 def absolute(lazy: Lazy) -> Any:
     """abs() of a lazy number: the sign is decided first."""
-    return lazy.then("*", -1) if compare("<", lazy, 0) else lazy
+    return lazy.with_step("*", -1) if compare("<", lazy, 0) else lazy
 
 
 def _refuse_infinite(value: Any) -> Any:
@@ -401,11 +401,11 @@ def _with_constant(op: str, left: Lazy, c: Any) -> Any:
             return PLAIN[op](force(left), c)  # Python's float floor division may round
         if op == "//" and whole and c == 1:
             return left
-        return _normalise(left.then(op, c))
+        return _normalise(left.with_step(op, c))
     if whole and op == ">>" and c >= 0:
         return _with_constant("//", left, 1 << c) if c else left
     if whole and op == "<<" and c >= 0:
-        return left.then("*", 1 << c)
+        return left.with_step("*", 1 << c)
     if whole and op == "%" and c > 0:
         return _remainder(left, c)
     if whole and op == "&" and c >= 0 and not compare("<", left, 0):
@@ -414,19 +414,19 @@ def _with_constant(op: str, left: Lazy, c: Any) -> Any:
         if c & (c - 1) == 0:
             return binary("*", binary("&", binary(">>", left, c.bit_length() - 1), 1), c)
     if op == "**" and whole and c > 0 and min(left.ends()) >= 0:
-        return left.then("**", c)
+        return left.with_step("**", c)
     return PLAIN[op](force(left), c)
 
 
 def _constant_with(op: str, c: Any, right: Lazy) -> Any:
     names = {"+": "radd", "-": "rsub", "*": "rmul"}
     if op in names:
-        return right.then(names[op], c)
+        return right.with_step(names[op], c)
     if op == "/" or (op == "//" and _whole(right) and type(c) is int):
         if compare("==", right, 0):
             return PLAIN[op](c, 0)
         compare("<", right, 0)
-        return right.then("rdiv" if op == "/" else "rfloordiv", c)
+        return right.with_step("rdiv" if op == "/" else "rfloordiv", c)
     if op == "&":
         return binary(op, right, c)
     return PLAIN[op](c, force(right))
@@ -437,13 +437,13 @@ def _remainder(lazy: Lazy, m: int) -> Any:
         return 0
     a, b = lazy.ends()
     if a // m == b // m:
-        return simplify(lazy.then("-", m * (a // m)))
+        return simplify(lazy.with_step("-", m * (a // m)))
     symbol = lazy.symbol
     if not lazy.steps:
         return _symbol_remainder(symbol, m)
     if len(lazy.steps) == 1 and lazy.steps[0][0] == "//":
         return _digit(symbol, lazy.steps[0][1], m)
-    force(lazy.then("//", m))  # one branch per quotient; then the quotient is constant
+    force(lazy.with_step("//", m))  # one branch per quotient; then the quotient is constant
     raise AssertionError("a quotient that is not decided always splits")
 
 
@@ -504,4 +504,4 @@ def apply(name: str, lazy: Lazy, constant: Any = None) -> Any:
         value = force(lazy) if name.startswith("np") else lazy.ends()[0]
         with np.errstate(all="ignore"):
             return _STEPS[name](value, constant)
-    return simplify(lazy.then(name, constant))
+    return simplify(lazy.with_step(name, constant))

@@ -61,14 +61,14 @@ class Machine:
         self.frames: list[Frame] = []
         self.requests: list[int] = []
         self.result: Any = UNBOUND
-        self.hides = ""  # which finished numbers become tokens: those "stored" or "returned"
-        self.hidden = self.segment = 0  # tokens so far: in this run, and before it
-        self.cut: Any = UNBOUND  # the number that the last instruction hid
+        self.hiding = ""  # which finished numbers become tokens: those "stored" or "returned"
+        self.token_count = self.segment = 0  # tokens so far: in this run, and before it
+        self.hidden_number: Any = UNBOUND  # the number that the last instruction hid
 
     def resume(self, frames: list[Frame]) -> None:
         """Continue from a state."""
         self.frames, self.requests, self.result = frames, [], UNBOUND
-        self.cut, self.hidden = UNBOUND, self.segment
+        self.hidden_number, self.token_count = UNBOUND, self.segment
 
     def request(self, count: int) -> Symbol:
         """A new coin with ``count`` values."""
@@ -98,7 +98,7 @@ class Machine:
     def _push(self, frame: Frame, mode: Mode) -> None:
         if len(self.frames) >= _DEEPEST:
             raise RefusedProgramError(f"more than {_DEEPEST} nested calls")
-        frame.deliver = mode
+        frame.mode = mode
         self.frames.append(frame)
 
     def deliver(self, mode: Mode, value: Any) -> None:
@@ -173,17 +173,17 @@ class Machine:
 
     def store_value(self, value: Any) -> Any:
         """A value that is put into a container."""
-        return self.hide(value) if self.hides == "stored" else value
+        return self.hide(value) if self.hiding == "stored" else value
 
     def hide(self, value: Any) -> Any:
         """A token instead of a finished number; the run stops after this instruction."""
         if not is_number(value):
             return value
-        if self.cut is not UNBOUND:
+        if self.hidden_number is not UNBOUND:
             raise RefusedProgramError("two values are stored at once")
-        self.cut = lazies.force(value)
-        self.hidden += 1
-        return Token(self.hidden - 1)
+        self.hidden_number = lazies.force(value)
+        self.token_count += 1
+        return Token(self.token_count - 1)
 
 
 _LARGEST_BITS = 1 << 16
@@ -249,7 +249,7 @@ def _bits(vm: Machine, k: Any) -> Any:
 
 
 def _uniform53(vm: Machine) -> Any:
-    return Lazy(vm.request(1 << 53)).then("*", 2.0**-53)
+    return Lazy(vm.request(1 << 53)).with_step("*", 2.0**-53)
 
 
 def _bytes(vm: Machine, length: Any = 32) -> Any:

@@ -206,7 +206,7 @@ def concrete(value: Any, *, sets: bool = False) -> Any:
     if kind is Lazy:
         return lazies.force(value)
     if kind is View:
-        return concrete(value.now())
+        return concrete(value.current_items())
     if kind in (list, tuple, dict):
         return _concrete_items(value)
     if kind in (set, frozenset) and len(value) > 1 and not sets:
@@ -254,7 +254,7 @@ def is_simple(args: list[Any]) -> bool:
             continue
         if kind not in (list, tuple, dict, View):
             return False
-        if not is_simple(value.now() if kind is View else list(value)):
+        if not is_simple(value.current_items() if kind is View else list(value)):
             return False
     return True
 
@@ -296,7 +296,7 @@ def advance(iterator: SequenceIterator) -> Any:
             if len(sequence.keys) != len(sequence.owner):
                 raise RuntimeError("dictionary changed size during iteration")
             raise RefusedProgramError("a dict changes its keys while it is iterated over")
-        sequence = sequence.now()
+        sequence = sequence.current_items()
     if index >= (sequence.length if kind is LazyBytes else len(sequence)):
         iterator.sequence, iterator.index = (), 0
         return UNBOUND

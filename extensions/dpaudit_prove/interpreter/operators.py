@@ -144,7 +144,7 @@ def unary(vm: Machine, op: str, value: Any) -> Any:
     """A sign or ~ of a value, as `binary`."""
     if type(value) is Lazy:
         if op == "neg":
-            return value.then("*", -1)
+            return value.with_step("*", -1)
         return value if op == "pos" else lazies.binary("-", -1, value)
     if not is_python_class(type(value)):
         return _UNARY[op](concrete(value))

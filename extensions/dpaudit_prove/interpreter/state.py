@@ -190,7 +190,7 @@ class _Freezer:
             self.each(frame.stack),
             self.each(frame.cells),
             tuple(frame.blocks),
-            self.each(frame.deliver),
+            self.each(frame.mode),
             self.pins.number(frame.names),
             None if frame.generator is None else self.freeze(frame.generator),
         )
@@ -342,7 +342,7 @@ class _Thawer:
         return thing
 
     def frame(self, form: Any) -> Frame:
-        _, code, pc, variables, stack, cells, blocks, deliver, names, generator = form
+        _, code, pc, variables, stack, cells, blocks, mode, names, generator = form
         frame = Frame.__new__(Frame)
         frame.code, frame.names = self.objects[code], self.objects[names]
         frame.pc = pc
@@ -350,7 +350,7 @@ class _Thawer:
         frame.stack = self.each(stack)
         frame.cells = self.each(cells)
         frame.blocks = list(blocks)
-        frame.deliver = tuple(self.each(deliver))
+        frame.mode = tuple(self.each(mode))
         frame.generator = None if generator is None else self.thaw(generator)
         if frame.generator is not None:
             frame.generator.frame = frame

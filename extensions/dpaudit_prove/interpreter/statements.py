@@ -152,9 +152,9 @@ def _for(out: Emitter, node: ast.For) -> None:
 
 def _loop_body(out: Emitter, block: tuple[str, tuple[int, int]], body: list[ast.stmt]) -> None:
     """The body of a loop, with the labels of its begin and of what follows it."""
-    out.unwind.append(block)
+    out.open_blocks.append(block)
     _body(out, body)
-    out.unwind.pop()
+    out.open_blocks.pop()
     out.emit("JUMP", block[1][0])
 
 
@@ -171,15 +171,15 @@ def _continue(out: Emitter, _: ast.Continue) -> None:
 
 def _return(out: Emitter, node: ast.Return) -> None:
     value(out, node.value)
-    _leave(out, len(out.unwind), returns=True)
+    _leave(out, len(out.open_blocks), returns=True)
     out.emit("RETURN")
 
 
 def _leave_to_loop(out: Emitter) -> tuple[str, Any]:
-    kinds = [kind for kind, _ in reversed(out.unwind)]
+    kinds = [kind for kind, _ in reversed(out.open_blocks)]
     depth = min(kinds.index(kind) for kind in ("for", "while") if kind in kinds)
     _leave(out, depth)
-    return out.unwind[-1 - depth]
+    return out.open_blocks[-1 - depth]
 
 
 def _leave(out: Emitter, count: int, *, returns: bool = False) -> None:
@@ -187,9 +187,9 @@ def _leave(out: Emitter, count: int, *, returns: bool = False) -> None:
 
     With `returns` the value on top is kept.
     """
-    saved, saved_handlers = list(out.unwind), list(out.handlers)
+    saved, saved_handlers = list(out.open_blocks), list(out.handlers)
     for kind, data in reversed(saved[len(saved) - count :]):
-        out.unwind.pop()
+        out.open_blocks.pop()
         if kind in {"try", "finally", "with"}:
             out.emit("POP_BLOCK")
             out.handlers.pop()
@@ -204,7 +204,7 @@ def _leave(out: Emitter, count: int, *, returns: bool = False) -> None:
             if returns:
                 out.emit("ROT2")
             out.emit("POP")
-    out.unwind, out.handlers = saved, saved_handlers
+    out.open_blocks, out.handlers = saved, saved_handlers
 
 
 def _exit_call(out: Emitter, slot: int) -> None:
@@ -264,7 +264,7 @@ def _delete(out: Emitter, node: ast.Delete) -> None:
 
 def _raise(out: Emitter, node: ast.Raise) -> None:
     if node.exc is None:
-        caught = [data for kind, data in out.unwind if kind == "caught"]
+        caught = [data for kind, data in out.open_blocks if kind == "caught"]
         if not caught:
             out.refuse("a bare raise outside an except clause")
             return
@@ -318,9 +318,9 @@ def _guard(out: Emitter, failed: int, block: tuple[str, Any]) -> Iterator[None]:
     """Emit code that goes to `failed` on an exception; `block` unwinds it."""
     out.emit("SETUP", failed)
     out.handlers.append(failed)
-    out.unwind.append(block)
+    out.open_blocks.append(block)
     yield
-    out.unwind.pop()
+    out.open_blocks.pop()
     out.emit("POP_BLOCK")
     out.handlers.pop()
 
@@ -330,9 +330,9 @@ def _exception_slot(out: Emitter, failed: int) -> Iterator[int]:
     """At `failed`, with the exception in a slot; raised again after what is emitted inside."""
     out.place(failed)
     slot = out.stash()
-    out.unwind.append(("caught", slot))
+    out.open_blocks.append(("caught", slot))
     yield slot
-    out.unwind.pop()
+    out.open_blocks.pop()
     out.emit("LOAD_FAST", slot)
     out.emit("RAISE")
 

@@ -38,7 +38,7 @@ from dpaudit_prove.verdicts.enclosures import Bounds
 __all__ = [
     "Dependence",
     "Factors",
-    "NotShownError",
+    "NoDisjointCoinsError",
     "bits_of",
     "coin_count",
     "dependence",
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-class NotShownError(Exception):
+class NoDisjointCoinsError(Exception):
     """Disjoint coins could not be shown; the message says why. They may still be."""
 
 
@@ -87,23 +87,23 @@ def factors_of(
     """The laws of the returned values, if each has coins of its own.
 
     Raises:
-        NotShownError: not shown; the message says why.
+        NoDisjointCoinsError: not shown; the message says why.
         RefusedProgramError: the program cannot be followed at all.
     """
     reasons = []
-    for hides in ("stored", "returned"):
+    for hiding in ("stored", "returned"):
         try:
-            return _chain(function, options, progress, hides)
-        except (NotShownError, RefusedProgramError) as error:
+            return _chain(function, options, progress, hiding)
+        except (NoDisjointCoinsError, RefusedProgramError) as error:
             reasons.append(str(error))
-    raise NotShownError(reasons[0] if reasons[0] == reasons[1] else "; or ".join(reasons))
+    raise NoDisjointCoinsError(reasons[0] if reasons[0] == reasons[1] else "; or ".join(reasons))
 
 
 def _chain(
-    function: Callable[..., Any], options: ProofOptions, progress: Progress | None, hides: str
+    function: Callable[..., Any], options: ProofOptions, progress: Progress | None, hiding: str
 ) -> Factors:
     machine, named = machine_for(options.coins, options.kwargs or {})
-    machine.hides = hides
+    machine.hiding = hiding
     limit = options.time_limit
     deadline = None if limit is None else time.monotonic() + limit
     parts: list[Exploration] = []
@@ -117,12 +117,12 @@ def _chain(
         else:
             graph.begin_at(form)
         if not graph.explore(residual=float(options.residual) / 64, progress=progress):
-            raise NotShownError("the time limit came first")
+            raise NoDisjointCoinsError("the time limit came first")
         states += len(graph.states)
         if not graph.continuations:
             return _factors_of_chain([*parts, law_of(graph)], states)
         if len(graph.continuations) > 1 or any(_is_end(x) for x in graph.outputs):
-            raise NotShownError(
+            raise NoDisjointCoinsError(
                 f"after value {len(parts) + 1} the program is in one of "
                 f"{len(graph.continuations)} states: what follows depends on earlier coins"
             )
@@ -139,14 +139,14 @@ def _factors_of_chain(parts: list[Exploration], states: int) -> Factors:
     rest = parts[-1].law
     outputs = list(rest.mass)
     if rest.residual or len(outputs) != 1 or not isinstance(outputs[0], tuple):
-        raise NotShownError(
+        raise NoDisjointCoinsError(
             "what is returned is not a list of values that were finished one by one"
         )
     factors = Factors(tuple(parts), outputs[0], states)
     if len(factors.order) != len(set(factors.order)):
-        raise NotShownError("one value is returned twice")
+        raise NoDisjointCoinsError("one value is returned twice")
     if not factors.order:
-        raise NotShownError("no number is finished before the program returns")
+        raise NoDisjointCoinsError("no number is finished before the program returns")
     return factors
 
 
@@ -155,12 +155,12 @@ class Dependence:
     """How far a joint law is from the product of its marginals.
 
     Attributes:
-        apart: bounds of the total variation between the two.
+        distance: bounds of the total variation between the two.
         row: the output that adds most to it.
         marginals: the laws of the values; each has the joint law's residual.
     """
 
-    apart: Bounds
+    distance: Bounds
     row: Hashable
     marginals: tuple[ExactLaw, ...]
 
@@ -268,7 +268,7 @@ def _bits_law(table: dict[tuple[int, Hashable], float]) -> tuple[tuple[int, floa
 
 
 def _least_bits(graph: Graph) -> int:
-    first = graph.started
+    first = graph.root
     heap, done = [(bits_of(first.requests), first.to)], set[int]()
     while heap:
         bits, to = heapq.heappop(heap)
@@ -284,7 +284,7 @@ def _least_bits(graph: Graph) -> int:
 
 def _constant_bits(graph: Graph) -> int | None:
     """The number of bits on every path; None if it varies, or some state was not followed."""
-    first = graph.started
+    first = graph.root
     bits = {first.to: bits_of(first.requests)}
     todo, ends = [first.to], set[int]()
     while todo:
@@ -309,7 +309,7 @@ def _constant_bits(graph: Graph) -> int | None:
 
 def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
     """Lower bounds of the joint probabilities of bits and output, and what they leave out."""
-    first = graph.started
+    first = graph.root
     scale = 1 << SCALE_BITS
     masses: dict[tuple[int, int], int] = defaultdict(int)
     layers: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
