@@ -18,14 +18,14 @@ from typing import Any
 from dpaudit_prove.exploration.graph import Coin
 from dpaudit_prove.exploration.law import canonical_output
 
-__all__ = ["ReplayMismatchError", "Tape", "replays"]
+__all__ = ["ReplayMismatchError", "replays"]
 
 
 class ReplayMismatchError(BaseException):
     """The program asked for other coins than those given; no program may catch this."""
 
 
-class Tape:
+class _Tape:
     """Coins in order; `asked` is what was asked for so far."""
 
     def __init__(self, coins: Sequence[Coin]) -> None:
@@ -50,7 +50,7 @@ class Tape:
 class _Generator(random.SystemRandom):
     """A generator that reads a tape; passed in for `--coins ARG`."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: _Tape) -> None:
         super().__init__()
         self.tape = tape
 
@@ -103,10 +103,10 @@ def replays(
     Raises:
         ReplayMismatchError: by ``run``: the program asked for other coins.
     """
-    generator = _Generator(Tape(()))
+    generator = _Generator(_Tape(()))
 
     def run(coins: Sequence[Coin]) -> Hashable:
-        generator.tape = tape = Tape(coins)
+        generator.tape = tape = _Tape(coins)
         named = {**deepcopy(dict(kwargs)), **dict.fromkeys(passed, generator)}
         try:
             result = canonical_output(function(*deepcopy(list(args)), **named))

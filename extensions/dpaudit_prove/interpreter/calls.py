@@ -1,7 +1,7 @@
 # ruff: noqa: ARG001 (functions of one signature)
 """Calls: of interpreted functions, of classes, and of Python's own functions.
 
-Builtins that look at the machine's own values are in `ANSWERS`: each answers with a value, with a
+Builtins that look at the machine's own values are in `_ANSWERS`: each answers with a value, with a
 `Call` that is to be made in its place, or with PENDING.
 """
 
@@ -61,7 +61,7 @@ from dpaudit_prove.interpreter.values import (
     View,
 )
 
-__all__ = ["ANSWERS", "fill_dataclass", "invoke", "settle"]
+__all__ = ["invoke", "settle"]
 
 _BUILDERS = frozenset({list, tuple, set, dict})
 _SIZED = frozenset({list, tuple, dict, set, frozenset, str, bytes, range})
@@ -73,7 +73,7 @@ def invoke(vm: Machine, function: Any, args: list[Any], kwargs: _Kwargs, mode: M
     kind = type(function)
     if kind is Bound:
         invoke(vm, function.function, [function.owner, *args], kwargs, mode)
-    elif kind is types.FunctionType and id(function) not in ANSWERS:
+    elif kind is types.FunctionType and id(function) not in _ANSWERS:
         _enter(vm, _closure_of(vm, function), args, kwargs, mode)
     elif kind is Closure:
         _enter(vm, function, args, kwargs, mode)
@@ -133,7 +133,7 @@ def _invoke_native(
     vm: Machine, function: Any, args: list[Any], kwargs: _Kwargs, mode: Mode
 ) -> None:
     number = id(function)
-    answered = ANSWERS.get(number)
+    answered = _ANSWERS.get(number)
     if answered is not None:
         settle(vm, answered(vm, args, kwargs), mode)
         return
@@ -193,7 +193,7 @@ def _construct(vm: Machine, cls: type, args: list[Any], kwargs: _Kwargs, mode: M
     if not init and class_attribute(cls, "__init__") is not object.__init__:
         raise RefusedProgramError(f"{cls.__name__}.__init__")
     if init and init.__code__.co_filename == "<string>" and hasattr(cls, "__dataclass_fields__"):
-        fill_dataclass(instance, args, kwargs, adopt=vm.adopt_value)
+        _fill_dataclass(instance, args, kwargs, adopt=vm.adopt_value)
         init, args, kwargs = python_method(cls, "__post_init__"), [], {}
     if init:
         invoke(
@@ -313,7 +313,7 @@ def _order_or_refuse(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     try:
         return _order(vm, args, kwargs)
     except TypeError as error:
-        raise RefusedProgramError("list.sort of values without an order: use sorted()") from error
+        raise RefusedProgramError("list.sort of values that have no order: use sorted()") from error
 
 
 def _matches_sequence(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
@@ -355,7 +355,7 @@ def _object_setattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     object.__setattr__(owner, name, value)
 
 
-ANSWERS: dict[int, Callable[[Machine, list[Any], _Kwargs], Any]] = {
+_ANSWERS: dict[int, Callable[[Machine, list[Any], _Kwargs], Any]] = {
     id(isinstance): _isinstance,
     id(issubclass): _issubclass,
     id(getattr): _getattr,
@@ -435,7 +435,7 @@ def _bind(variables: list[Any], function: Closure, args: list[Any], kwargs: dict
             variables[at] = values[parameter]
 
 
-def fill_dataclass(
+def _fill_dataclass(
     instance: Any, args: list[Any], kwargs: dict[str, Any], *, adopt: Callable[[Any], Any]
 ) -> None:
     """Do as the __init__ that `dataclass` writes, before __post_init__.

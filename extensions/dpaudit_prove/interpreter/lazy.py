@@ -21,7 +21,6 @@ from dpaudit.errors import RefusedProgramError
 
 __all__ = [
     "COMPARISONS",
-    "LARGEST_FORCED",
     "METHODS",
     "MONOTONE_STEPS",
     "PLAIN",
@@ -38,7 +37,7 @@ __all__ = [
     "truth",
 ]
 
-LARGEST_FORCED = 4096
+_LARGEST_FORCED = 4096
 Origin = tuple[Any, ...]
 
 
@@ -324,12 +323,12 @@ def _change_points(lazy: Lazy) -> Iterator[int]:
 
 def _cuts(lazy: Lazy) -> list[int] | None:
     """The cuts that leave one value per piece; None if there are too many."""
-    if not lazy.steps and lazy.symbol.high - lazy.symbol.low > LARGEST_FORCED:
+    if not lazy.steps and lazy.symbol.high - lazy.symbol.low > _LARGEST_FORCED:
         return None
     cuts: list[int] = []
     for at in _change_points(lazy):
         cuts.append(at)
-        if len(cuts) >= LARGEST_FORCED:
+        if len(cuts) >= _LARGEST_FORCED:
             return None
     return cuts
 
@@ -350,7 +349,7 @@ def force(value: Any) -> Any:
         count = symbol.high - symbol.low
         raise RefusedProgramError(
             f"the program needs the whole value of a coin with {count:,} values, more than "
-            f"{LARGEST_FORCED:,}: compare it with constants, or take its bits or a remainder"
+            f"{_LARGEST_FORCED:,}: compare it with constants, or take its bits or a remainder"
         )
     raise NeedSplit(symbol, cuts)
 

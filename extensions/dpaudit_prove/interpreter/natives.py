@@ -35,7 +35,6 @@ __all__ = [
     "refuse_large_call",
     "refuse_large_method",
     "refuse_large_operator",
-    "refuse_many",
     "why_refused",
 ]
 
@@ -218,7 +217,7 @@ def refuse_large_operator(op: str, left: Any, right: Any) -> None:
     """
     if op == "+" and not isinstance(left, Fraction):
         if isinstance(left, _WITH_ITEMS) and isinstance(right, (*_WITH_ITEMS, range)):
-            refuse_many("+", len(left) + _length(right))
+            _refuse_many("+", len(left) + _length(right))
         return
     if op == "%":
         if isinstance(left, (str, bytes)):
@@ -263,7 +262,7 @@ def refuse_large_call(function: Callable[..., Any], args: Sequence[Any]) -> None
     elif function in (math.gcd, math.lcm, Fraction):
         _refuse_divisors(name, args)
     elif (function is bytes and len(args) == 1) or (function is round and len(args) == 2):
-        refuse_many(name, abs(args[-1]) if isinstance(args[-1], int) else 0)
+        _refuse_many(name, abs(args[-1]) if isinstance(args[-1], int) else 0)
     elif function is format and len(args) == 2:
         _refuse_wide(name, args[1], ())
     elif function is sum and args and isinstance(args[0], (list, tuple)):
@@ -279,23 +278,23 @@ def refuse_large_method(owner: Any, name: str, args: Sequence[Any]) -> None:
     """
     _refuse_ranges(name, args)
     if name in _WIDE:
-        refuse_many(name, max((a for a in args if isinstance(a, int)), default=0))
+        _refuse_many(name, max((a for a in args if isinstance(a, int)), default=0))
     elif name == "extend" and args and isinstance(args[0], (*_WITH_ITEMS, range)):
-        refuse_many(name, len(owner) + _length(args[0]))
+        _refuse_many(name, len(owner) + _length(args[0]))
     elif isinstance(owner, range) and args and not isinstance(args[0], int):
         _refuse_ranges(name, [owner])
     elif isinstance(owner, (str, bytes)) and args:
         if name == "join" and isinstance(args[0], (list, tuple)):
-            refuse_many(name, _items(args[0]) + len(owner) * len(args[0]))
+            _refuse_many(name, _items(args[0]) + len(owner) * len(args[0]))
         elif name == "replace" and len(args) > 1 and isinstance(args[1], (str, bytes)):
-            refuse_many(name, (owner.count(args[0]) + 1) * len(args[1]))
+            _refuse_many(name, (owner.count(args[0]) + 1) * len(args[1]))
         elif name == "translate" and isinstance(args[0], dict):
-            refuse_many(name, len(owner) * _items(args[0].values()))
+            _refuse_many(name, len(owner) * _items(args[0].values()))
         elif name == "format":
             _refuse_wide(name, owner, args)
 
 
-def refuse_many(operation: str, count: int) -> None:
+def _refuse_many(operation: str, count: int) -> None:
     """Refuse to make, or to go through, more than 2²⁴ items.
 
     Raises:
@@ -307,7 +306,7 @@ def refuse_many(operation: str, count: int) -> None:
 def _refuse_ranges(operation: str, values: Iterable[Any]) -> None:
     for value in values:
         if isinstance(value, range):
-            refuse_many(operation, _length(value))
+            _refuse_many(operation, _length(value))
 
 
 def _refuse_divisors(operation: str, values: Iterable[Any]) -> None:
@@ -323,7 +322,7 @@ def _refuse_wide(operation: str, template: Any, values: Iterable[Any]) -> None:
     for digits in _NUMBER.findall(text):
         _refuse_if(len(digits) > 8 or int(digits) > _MOST_ITEMS, operation, f"a width of {digits}")
     if "*" in text or re.search(r"\{[^}]*\{", text):
-        refuse_many(operation, max((abs(v) for v in values if isinstance(v, int)), default=0))
+        _refuse_many(operation, max((abs(v) for v in values if isinstance(v, int)), default=0))
 
 
 def _items(values: Iterable[Any]) -> int:

@@ -33,7 +33,6 @@ from dpaudit_prove.interpreter.values import (
 
 __all__ = [
     "ATOMS",
-    "CONTAINERS",
     "NUMPY",
     "SEQUENCES",
     "advance",
@@ -49,7 +48,6 @@ __all__ = [
     "iterator_of",
     "key",
     "python_method",
-    "runs_no_python",
     "truth",
     "type_of",
 ]
@@ -93,7 +91,7 @@ def is_python_class(cls: type) -> bool:
     return known
 
 
-def runs_no_python(cls: type) -> bool:
+def _runs_no_python(cls: type) -> bool:
     """Whether one of Python's own classes, or one made of it, has no special method in Python."""
     known = _NO_PYTHON.get(cls)
     if known is None:
@@ -109,7 +107,7 @@ def runs_no_python(cls: type) -> bool:
 
 def is_named_tuple(cls: type) -> bool:
     """Whether a class is a tuple with names, and runs no Python code where a tuple runs none."""
-    return issubclass(cls, tuple) and hasattr(cls, "_fields") and runs_no_python(cls)
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and _runs_no_python(cls)
 
 
 def has_own_replace(cls: type) -> bool:
@@ -161,7 +159,7 @@ def type_of(value: Any) -> type:
 
 
 ATOMS = frozenset({int, float, bool, Fraction, str, bytes, type(None), complex})
-CONTAINERS = frozenset({list, tuple, dict, set, frozenset, range})
+_CONTAINERS = frozenset({list, tuple, dict, set, frozenset, range})
 NUMPY = (np.number, np.bool_)
 _TRUE = frozenset(
     {
@@ -181,7 +179,7 @@ def truth(value: Any) -> bool:
     kind = type(value)
     if kind is Lazy:
         return lazies.truth(value)
-    if kind in ATOMS or kind in CONTAINERS or isinstance(value, NUMPY):
+    if kind in ATOMS or kind in _CONTAINERS or isinstance(value, NUMPY):
         return bool(value)
     if kind in _TRUE or isinstance(value, type) or value is NotImplemented or value is ...:
         return True
@@ -219,7 +217,7 @@ def concrete(value: Any, *, sets: bool = False) -> Any:
         return value
     if value is ... or value is NotImplemented:
         return value
-    if isinstance(value, (BaseException, tuple)) and runs_no_python(kind):
+    if isinstance(value, (BaseException, tuple)) and _runs_no_python(kind):
         return value
     if kind is Token:
         raise RefusedProgramError("a finished value is read again")

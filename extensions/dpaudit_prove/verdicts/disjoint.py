@@ -39,7 +39,6 @@ __all__ = [
     "Dependence",
     "Factors",
     "NoDisjointCoinsError",
-    "bits_of",
     "coin_count",
     "dependence",
     "factors_of",
@@ -236,7 +235,7 @@ _ROUNDING = 1e-9
 _MOST_COUNTS = 200
 
 
-def bits_of(requests: Sequence[int]) -> int:
+def _bits_of(requests: Sequence[int]) -> int:
     """The bits of some requests: ⌈log2 n⌉ for one of n values."""
     return sum((count - 1).bit_length() for count in requests)
 
@@ -269,7 +268,7 @@ def _bits_law(table: dict[tuple[int, Hashable], float]) -> tuple[tuple[int, floa
 
 def _least_bits(graph: Graph) -> int:
     first = graph.root
-    heap, done = [(bits_of(first.requests), first.to)], set[int]()
+    heap, done = [(_bits_of(first.requests), first.to)], set[int]()
     while heap:
         bits, to = heapq.heappop(heap)
         if to < 0:
@@ -278,14 +277,14 @@ def _least_bits(graph: Graph) -> int:
             continue
         done.add(to)
         for branch in graph.states[to].branches or ():
-            heapq.heappush(heap, (bits + bits_of(branch.requests), branch.to))
+            heapq.heappush(heap, (bits + _bits_of(branch.requests), branch.to))
     return 0
 
 
 def _constant_bits(graph: Graph) -> int | None:
     """The number of bits on every path; None if it varies, or some state was not followed."""
     first = graph.root
-    bits = {first.to: bits_of(first.requests)}
+    bits = {first.to: _bits_of(first.requests)}
     todo, ends = [first.to], set[int]()
     while todo:
         number = todo.pop()
@@ -296,7 +295,7 @@ def _constant_bits(graph: Graph) -> int | None:
         if branches is None:
             return None
         for branch in branches:
-            now = bits[number] + bits_of(branch.requests)
+            now = bits[number] + _bits_of(branch.requests)
             if branch.to < 0:
                 ends.add(now)
             elif branch.to not in bits:
@@ -313,7 +312,7 @@ def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
     scale = 1 << SCALE_BITS
     masses: dict[tuple[int, int], int] = defaultdict(int)
     layers: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    layers[bits_of(first.requests)][first.to] = scale
+    layers[_bits_of(first.requests)][first.to] = scale
     steps, left = 0, scale
     while layers and steps < _MOST_STEPS and left > _MOST_UNFOLLOWED * scale:
         count = min(layers)
@@ -328,7 +327,7 @@ def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
             state = graph.states[to]
             for branch in state.branches or ():
                 share = mass * (branch.high - branch.low) // state.total
-                more = bits_of(branch.requests)
+                more = _bits_of(branch.requests)
                 if share:
                     target = layer if not more else layers[count + more]
                     target[branch.to] = target.get(branch.to, 0) + share
