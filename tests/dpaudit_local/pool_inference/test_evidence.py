@@ -211,7 +211,7 @@ ABOVE = CategoryReports(np.array([70]))
         (lambda r: evidence_for(CountMeanSketch(3.0, m=128), POOLS)(r), "bits"),
         (lambda r: evidence_for(Identity(), POOLS)(ABOVE), "category"),
         (lambda r: evidence_for(WAYS["response"][0], POOLS)(MINUS), "category"),
-        (lambda r: UniverseEvidence(Identity(), POOLS)(ABOVE), "cannot come from"),
+        (lambda r: UniverseEvidence(Identity(), POOLS)(ABOVE), "is impossible for"),
     ],
 )
 def test_what_is_refused(call, match):
