@@ -1,9 +1,9 @@
-"""What a device submits about its owner under local differential privacy.
+"""Policies of what a device submits about its owner under local differential privacy.
 
 ``every``: a fresh report of every object (what Apple's devices do, up to their budget). ``capped``:
 no more than a limit. ``memoised``: the same report for the same object again. ``shuffled``: through
-a shuffler that cuts the link to the device. A smaller ε is no policy: it is the mechanism's own.
-Only ``every`` is a default anywhere.
+a shuffler that cuts the link to the device. A smaller ε is not a policy but a parameter of the
+mechanism. Only ``every`` is a default anywhere.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Capped(Every):
             UsageError: a limit below 1.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise UsageError(f"limit={limit}: must be a whole number ≥ 1, all reports of a person")
+            raise UsageError(f"limit={limit}: must be a whole number ≥ 1")
         self.limit = limit
 
     def submit(
@@ -157,9 +157,13 @@ class Memoised:
         """
         users, n = check_people(objects)
         owner = np.repeat(np.arange(users), n)
-        known, place = np.unique(objects.reshape(-1).astype(np.int64), return_inverse=True)
-        distinct, which = np.unique(owner * len(known) + place, return_inverse=True)
-        reports = mechanism.privatize(known[distinct % len(known)], stream=stream.child("reports"))
+        distinct_objects, place = np.unique(
+            objects.reshape(-1).astype(np.int64), return_inverse=True
+        )
+        distinct, which = np.unique(owner * len(distinct_objects) + place, return_inverse=True)
+        reports = mechanism.privatize(
+            distinct_objects[distinct % len(distinct_objects)], stream=stream.child("reports")
+        )
         return reports[which], owner
 
     def epsilon(
@@ -180,9 +184,9 @@ class Shuffled:
     composition. Neighbours differ in all objects of one person.
     Not claimed: anything if shuffler and server collude, where the mechanism's own ε composes as
     for ``every``; or if a report contains something about its device (a fixed cohort, a name, a
-    time). Reports that the server sent itself or sees by other means hide nobody: ``users`` counts
-    the others. That it knows people's objects does no harm. Cost: a party that must be trusted not
-    to collude; the server can no longer recognise a returning device.
+    time). Reports that the server sent itself or sees by other means do not hide anyone: ``users``
+    counts the others. That it knows people's objects does no harm. Cost: a party that must be
+    trusted not to collude; the server can no longer recognise a returning device.
     """
 
     trusts = "the shuffler, not to collude with the server"

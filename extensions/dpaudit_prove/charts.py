@@ -17,7 +17,7 @@ __all__ = [
     "claimed_delta",
     "delta_text",
     "law_charts",
-    "law_is_of",
+    "law_scope",
     "log_ratio",
     "outputs_of",
 ]
@@ -65,8 +65,8 @@ def log_ratio(low: float, high: float, claimed: ProvedBounds) -> tuple[float, fl
     return least - _ROUNDING, most + _ROUNDING
 
 
-def law_is_of(result: ProofResult) -> str:
-    """Whose law is in the result: the program's, or what of it."""
+def law_scope(result: ProofResult) -> str:
+    """The scope of the law in a result: the program's whole output, or a part."""
     if result.profile:
         return " at the first input"
     whole = not result.law or result.law[0][0].startswith(("(", "["))
@@ -97,11 +97,11 @@ def law_charts(result: ProofResult) -> list[Chart]:
 
 def _law_chart(result: ProofResult) -> Chart | None:
     """Each output's probability with its proved bounds, the claimed one, and ln of their ratio."""
-    shown = _in_order(outputs_of(result)[:_MOST_BARS])
-    if not shown or not all(math.isfinite(p) for one in shown for p in (one.low, one.high)):
+    rows = _in_order(outputs_of(result)[:_MOST_BARS])
+    if not rows or not all(math.isfinite(p) for one in rows for p in (one.low, one.high)):
         return None
-    claimed = all(one.claimed is not None for one in shown)
-    found = result.counterexample
+    claimed = all(one.claimed is not None for one in rows)
+    refutation = result.counterexample
     bars = [
         Mark(
             x=float(x),
@@ -111,36 +111,36 @@ def _law_chart(result: ProofResult) -> Chart | None:
             width=0.7,
             name=one.name,
             says=f"P {between(one.low, one.high)}",
-            alarm=found is not None and one.name == found.output,
+            alarm=refutation is not None and one.name == refutation.output,
         )
-        for x, one in enumerate(shown)
+        for x, one in enumerate(rows)
     ]
     series = [Series(marks=tuple(bars), look="bars", group=0 if claimed else None)]
     if claimed:
-        series = [replace(series[0], legend="program"), _claims(shown)]
+        series = [replace(series[0], legend="program"), _claimed_series(rows)]
     panels = [Panel(series=tuple(series), y=Axis(label="probability", zero=True))]
     if claimed:
-        panels.append(_ratios(shown))
-    caption = f"The probability of each output of the program{law_is_of(result)}, proved from both "
+        panels.append(_ratio_panel(rows))
+    caption = f"The probability of each output of the program{law_scope(result)}, proved from both "
     caption += "sides."
     if claimed:
         caption += (
             " Circles: the claimed law. Below: the logarithm of their ratio, with proved bounds; "
             "0 is equality."
         )
-    if result.outputs > len(shown):
-        caption += f" The {len(shown)} likeliest of {result.outputs:,} outputs are drawn."
+    if result.outputs > len(rows):
+        caption += f" The {len(rows)} likeliest of {result.outputs:,} outputs are drawn."
     values = "; ".join(
         f"{name}: {between(low, high)}" + (f", claimed {between(q.low, q.high)}" if q else "")
-        for name, low, high, q in shown[:8]
+        for name, low, high, q in rows[:8]
     )
     return Chart(
         kind="plot",
         title="The exact law" + (" compared with the claimed one" if claimed else ""),
         caption=caption,
-        alt=f"Exact probabilities of {len(shown)} outputs: {values}.",
+        alt=f"Exact probabilities of {len(rows)} outputs: {values}.",
         panels=tuple(panels),
-        x=Axis(label="output", categories=tuple(one.name for one in shown)),
+        x=Axis(label="output", categories=tuple(one.name for one in rows)),
         y=Axis(shared=False),
     )
 
@@ -152,7 +152,7 @@ def _in_order(outputs: Sequence[Output]) -> list[Output]:
     return list(outputs)
 
 
-def _claims(shown: Sequence[Output]) -> Series:
+def _claimed_series(outputs: Sequence[Output]) -> Series:
     marks = [
         Mark(
             x=float(x),
@@ -161,14 +161,14 @@ def _claims(shown: Sequence[Output]) -> Series:
             says=f"claimed {between(one.claimed.low, one.claimed.high)}",
             filled=False,
         )
-        for x, one in enumerate(shown)
+        for x, one in enumerate(outputs)
         if one.claimed is not None
     ]
     return Series(marks=tuple(marks), group=1, marker="o", legend="claimed")
 
 
-def _ratios(shown: Sequence[Output]) -> Panel:
-    pairs = [(one.name, *log_ratio(*one[1:3], one.claimed)) for one in shown if one.claimed]
+def _ratio_panel(outputs: Sequence[Output]) -> Panel:
+    pairs = [(one.name, *log_ratio(*one[1:3], one.claimed)) for one in outputs if one.claimed]
     ends = [abs(end) for _, *pair in pairs for end in pair if math.isfinite(end)]
     top = 1.25 * max([_LEAST_RATIO, *ends])
     marks = [
@@ -226,12 +226,12 @@ def _profile_chart(result: ProofResult) -> Chart | None:
     )
     if log and any(low < floor for _, low, _, _ in points):
         caption += " A lower bound of 0 is drawn at the lower edge."
-    says = f"at ε = {here.epsilon} δ is {between(at.low, at.high)}; claimed {delta_text(result)}"
+    summary = f"at ε = {here.epsilon} δ is {between(at.low, at.high)}; claimed {delta_text(result)}"
     return Chart(
         kind="plot",
         title="Privacy profile, proved from both sides",
         caption=caption,
-        alt=f"Proved bounds of δ against ε: {says}.",
+        alt=f"Proved bounds of δ against ε: {summary}.",
         panels=(
             Panel(
                 series=(
@@ -261,8 +261,8 @@ def _coins_chart(result: ProofResult) -> Chart | None:
     return Chart(
         kind="plot",
         title="Coins read by a call",
-        caption="How many coin bits a call reads. Whoever can measure the time of a call may learn "
-        "this number.",
+        caption="How many coin bits a call reads. Anyone who can measure the time of a call may "
+        "learn this number.",
         alt=f"Probabilities of {len(rows)} numbers of coin bits, from {rows[0][0]:,} to "
         f"{rows[-1][0]:,}; the likeliest is {likeliest[0]:,} with {quantity(likeliest[1])}.",
         panels=(Panel(series=(Series(marks=tuple(marks), look="bars"),)),),

@@ -1,4 +1,4 @@
-"""``dpaudit prove``: the exact law of a program; ``dpaudit verify certificate``: is a proof one?"""
+"""``dpaudit prove``: the exact law of a program; ``dpaudit verify certificate``: checks a proof."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _POWER = re.compile(r"2\^-([0-9]{1,4})")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of a program, as it is written."""
+    """A question about a program, as the user writes it."""
 
     claim: Annotated[str | None, Option(EXAMPLES, "CLAIM", completion="claims")] = None
     args: Annotated[
@@ -72,7 +72,7 @@ class Question:
     determinism: Annotated[
         bool,
         Option(
-            "Of a library: run it with chosen coins, clock and process number, and show which coins reach which value."
+            "For a library: run it with chosen coins, clock and process number, and show which coins reach which value."
         ),
     ] = False
     residual: Annotated[str, Option("Stop when at most this probability is left.", "P")] = "2^-40"
@@ -91,13 +91,13 @@ class Question:
     def __post_init__(self) -> None:
         if self.neighbours is not None and self.claim is not None:
             raise UsageError(
-                f"claim={one_line(self.claim)}: a law is not claimed with --neighbours"
+                f"claim={one_line(self.claim)}: --claim and --neighbours exclude each other; drop one"
             )
         if self.claim_epsilon is not None and self.neighbours is None:
             raise UsageError(f"claim_epsilon={one_line(self.claim_epsilon)}: needs --neighbours")
 
     def options(self) -> ProofOptions:
-        """How to look at the program.
+        """The settings of the proof.
 
         Raises:
             UsageError: a field that cannot be read.
@@ -135,9 +135,9 @@ def arguments_of(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (), {}
     value = _json("args", text)
     if isinstance(value, list):
-        return tuple(_exact(v) for v in value), {}
+        return tuple(_with_fractions(v) for v in value), {}
     if isinstance(value, dict):
-        return (), {k: _exact(v) for k, v in value.items()}
+        return (), {k: _with_fractions(v) for k, v in value.items()}
     raise UsageError(f"args={one_line(text)}: must be a JSON list or object, such as '[1, 2]'")
 
 
@@ -155,7 +155,7 @@ def neighbours_of(text: str) -> tuple[Any, Any]:
         raise UsageError(
             f"neighbours={one_line(text)}: give two values, such as 0,1 or [0,1],[1,1]"
         )
-    return _exact(values[0]), _exact(values[1])
+    return _with_fractions(values[0]), _with_fractions(values[1])
 
 
 def probability_of(text: str, *, name: str) -> Fraction:
@@ -164,9 +164,9 @@ def probability_of(text: str, *, name: str) -> Fraction:
     Raises:
         UsageError: none of these, or not in [0, 1].
     """
-    found = _POWER.fullmatch(text.strip())
+    power = _POWER.fullmatch(text.strip())
     try:
-        value = Fraction(1, 1 << int(found[1])) if found else Fraction(text)
+        value = Fraction(1, 1 << int(power[1])) if power else Fraction(text)
     except (ValueError, ZeroDivisionError):
         value = Fraction(-1)
     if not 0 <= value <= 1:
@@ -183,13 +183,13 @@ def _json(name: str, text: str) -> Any:
         ) from None
 
 
-def _exact(value: Any) -> Any:
+def _with_fractions(value: Any) -> Any:
     if isinstance(value, str) and _FRACTION.fullmatch(value):
         return Fraction(value)
     if isinstance(value, list):
-        return [_exact(v) for v in value]
+        return [_with_fractions(v) for v in value]
     if isinstance(value, dict):
-        return {k: _exact(v) for k, v in value.items()}
+        return {k: _with_fractions(v) for k, v in value.items()}
     return value
 
 
@@ -213,8 +213,8 @@ def prove(
     this process, without a sandbox: only prove what you would run yourself.
 
     Exit code 0: proved. 1: refuted, with coins on which Python itself shows it.
-    3: not decided in time, or the program uses what is not a function of its
-    coins (the message names it).
+    3: not decided in time, or the program uses something that is not a function
+    of its coins (the message names it).
 
     A compiled sampler has no source to follow. With --determinism, its calls
     for coins, time and process number (getrandom, /dev/urandom, RDRAND, …) are
@@ -242,7 +242,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
     options, pair, out = question.options(), question.neighbours, to.out
     neighbours = None if pair is None else neighbours_of(pair)
     command = command_of("prove", program, question)
-    function = _function(program)
+    function = _load_function(program)
     formats = prepared(to, command)
     proof = prove_claim(
         function,
@@ -263,7 +263,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
 
 
 def _show_determinism(program: str, question: Question, *, to: Output) -> NoReturn:
-    """The same with ``--determinism``."""
+    """Run a library with chosen coins, print, write, and exit with the verdict's code."""
     from dpaudit.provenance import identified
     from dpaudit.targets.identity import identify
     from dpaudit_prove.determinism.check import determinism
@@ -279,8 +279,8 @@ def _show_determinism(program: str, question: Question, *, to: Output) -> NoRetu
     formats, files = prepared(to, command), identify(program).files
     limit = 120.0 if question.time_limit is None else question.time_limit
     result = determinism(Path(place), symbol, timeout=limit)
-    known = identified(result.provenance, by="", files=files)
-    result = with_command(command, dataclasses.replace(result, provenance=known))
+    audited = identified(result.provenance, by="", files=files)
+    result = with_command(command, dataclasses.replace(result, provenance=audited))
     finish(describe(result), to, also=formats)
 
 
@@ -288,15 +288,15 @@ class _Progress:
     """A line on stderr every few seconds: states found, probability left."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def __call__(self, states: int, left: float) -> None:
-        if time.monotonic() - self._said > _PROGRESS_SECONDS:
-            self._said = time.monotonic()
+        if time.monotonic() - self._printed_at > _PROGRESS_SECONDS:
+            self._printed_at = time.monotonic()
             tell(f"dpaudit: {states:,} states, probability left to explore: {left:.3g}")
 
 
-def _function(program: str) -> Any:
+def _load_function(program: str) -> Any:
     from dpaudit.targets.endpoints.targets import named_function
 
     kind, _, rest = program.partition(":")
@@ -315,19 +315,19 @@ def _write_certificate(proof: Proof, program: str, options: ProofOptions, out: P
 
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        made = certificate_of(
+        content = certificate_of(
             proof.explorations,
-            program=_resolved(program),
+            program=_absolute_name(program),
             calls=proof.calls,
             kwargs=options.kwargs or {},
             coins=options.coins,
             returned=proof.returned,
             shows=proof.shows,
         )
-        return write_certificate(made, out / CERTIFICATE)
+        return write_certificate(content, out / CERTIFICATE)
 
 
-def _resolved(program: str) -> str:
+def _absolute_name(program: str) -> str:
     """A program's name that means the same from every folder."""
     place, _, member = program.removeprefix("python:").rpartition(":")
     if "/" in place or place.endswith(".py"):
@@ -347,12 +347,12 @@ def verify_certificate(
     seed: Annotated[str, Option("Seed of these tapes.")] = "1",
     output: FormatOption = "text",
 ) -> None:
-    r"""Does a certificate of `dpaudit prove` hold? The checker knows nothing of the prover.
+    r"""Check a certificate of `dpaudit prove`; the checker shares no code with the prover.
 
     It redoes the arithmetic exactly. With --program it also runs the program
     in Python, on the coins of every transition and on random tapes, in this
-    process and without a sandbox: a certificate from a stranger may name any
-    program, so you have to name it.
+    process and without a sandbox: a foreign certificate may name any program, so
+    you have to name it.
 
     Exit code 0: it holds. 1: it does not. 2: not a certificate. 3: its
     arithmetic holds, and the program was not run.
@@ -365,69 +365,69 @@ def verify_certificate(
     """
     if tapes < 0:
         raise UsageError(f"tapes={tapes}: must be at least 0")
-    made = _certificate_at(path, program)
+    certificate = _certificate_at(path, program)
     try:
-        found = checker.check(path, run=False)
+        report = checker.check(path, run=False)
         if program is not None:
-            _check_files(made)
-            found = _run_apart(path, tapes=tapes, seed=seed)
+            _check_files(certificate)
+            report = _check_in_process(path, tapes=tapes, seed=seed)
     except checker.Wrong as error:
-        found = {"holds": False, "says": one_line(error, limit=2000)}
+        report = {"holds": False, "says": one_line(error, limit=2000)}
     else:
-        found = {"holds": True, "says": _checked(found, tapes), **found}
+        report = {"holds": True, "says": _describe_check(report, tapes), **report}
     if output == "json":
-        write_json_line(found)
+        write_json_line(report)
     else:
         from rich.text import Text
 
-        emit(Text(f"{'Holds' if found['holds'] else 'DOES NOT HOLD'}: {found['says']}."))
-        if found["holds"] and program is None:
+        emit(Text(f"{'Holds' if report['holds'] else 'DOES NOT HOLD'}: {report['says']}."))
+        if report["holds"] and program is None:
             note(
                 f"the program was not run; the certificate says that it is "
-                f"{_quoted(made.program)}, and a certificate may name any program. If you know "
+                f"{_quoted(certificate.program)}, and a certificate may name any program. If you know "
                 "the program, name it with --program: it then runs here, without a sandbox"
             )
-    raise typer.Exit(1 if not found["holds"] else 3 if program is None else 0)
+    raise typer.Exit(1 if not report["holds"] else 3 if program is None else 0)
 
 
 def _certificate_at(path: Path, program: str | None) -> Certificate:
     """The certificate in a file.
 
     Raises:
-        UsageError: it is none, or is of another program than ``program``.
+        UsageError: not a certificate, or one of another program than ``program``.
     """
     from dpaudit_prove.certificates.reader import read_certificate
 
     try:
-        made = read_certificate(path)
+        certificate = read_certificate(path)
     except RefusedError as error:
         raise UsageError(
             f"certificate={path}: not a certificate of dpaudit prove ({one_line(error)}); "
             "dpaudit prove --out DIR writes one"
         ) from error
-    if program is not None and _resolved(program) != made.program:
+    if program is not None and _absolute_name(program) != certificate.program:
         raise UsageError(
-            f"program={one_line(program)}: the certificate says {_quoted(made.program)}; "
+            f"program={one_line(program)}: the certificate says {_quoted(certificate.program)}; "
             "name the program that you had proved, or leave --program out"
         )
-    return made
+    return certificate
 
 
 def _quoted(program: str) -> str:
-    """The certificate's word for its program, so that nobody takes it for ours."""
+    """The program that a certificate names, quoted as foreign text."""
     return shown(program, limit=400)
 
 
-def _check_files(made: Certificate) -> None:
-    """The program's files are plain: the checker reads each to its end."""
-    for name in made.files:
+def _check_files(certificate: Certificate) -> None:
+    """Refuse files that are not plain: the checker reads each to its end."""
+    for name in certificate.files:
         try:
             open_plain(name).close()
         except RefusedError as error:
             raise checker.Wrong(f"files: {one_line(name)}: {error}") from error
 
 
-_APART = """
+_CHECK_SCRIPT = """
 import json, sys
 from pathlib import Path
 from dpaudit_prove.certificates import checker
@@ -438,51 +438,51 @@ except checker.Wrong as error:
 """
 
 
-def _run_apart(path: Path, *, tapes: int, seed: str) -> dict[str, Any]:
+def _check_in_process(path: Path, *, tapes: int, seed: str) -> dict[str, Any]:
     """Check in a process of its own: the checker replaces what draws coins."""
-    command = [sys.executable, "-c", _APART, str(path), str(tapes), seed]
+    command = [sys.executable, "-c", _CHECK_SCRIPT, str(path), str(tapes), seed]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise checker.Wrong(f"the program could not be run: {last}")
-    found: dict[str, Any] = json.loads(lines[-1])
-    if "wrong" in found:
-        raise checker.Wrong(found["wrong"])
-    return found
+    report: dict[str, Any] = json.loads(lines[-1])
+    if "wrong" in report:
+        raise checker.Wrong(report["wrong"])
+    return report
 
 
-def _checked(found: dict[str, Any], tapes: int) -> str:
-    says = (
-        f"the law follows from {found['states']:,} states and {found['transitions']:,} "
-        f"transitions, exactly, up to {found['residual']:.3g}{_shown(found)}"
+def _describe_check(report: dict[str, Any], tapes: int) -> str:
+    sentence = (
+        f"the law follows from {report['states']:,} states and {report['transitions']:,} "
+        f"transitions, exactly, up to {report['residual']:.3g}{_describe_laws(report)}"
     )
-    if "replayed" in found:
-        says += f"; Python took {found['replayed']:,} of these transitions"
+    if "replayed" in report:
+        sentence += f"; Python took {report['replayed']:,} of these transitions"
         if tapes:
-            says += (
+            sentence += (
                 f", and agreed on {tapes:,} random tapes: program and certificate differ with "
                 f"probability at most {math.log(1000) / tapes:.2g} (99.9 % confidence)"
             )
-    return says
+    return sentence
 
 
-def _shown(found: dict[str, Any]) -> str:
-    """What the certificate says of its laws, in words; the checker has checked it."""
-    says = ""
-    if found["values"]:
-        says += f"; {found['values']} returned values have coins of their own"
-    for epsilon, low, high in found["shows"].get("profile", [])[:1]:
-        first, second = (one_line(x, limit=80) for x in found["arguments"])
+def _describe_laws(report: dict[str, Any]) -> str:
+    """The checked statements of a certificate about its laws, in words."""
+    sentence = ""
+    if report["values"]:
+        sentence += f"; {report['values']} returned values have coins of their own"
+    for epsilon, low, high in report["shows"].get("profile", [])[:1]:
+        first, second = (one_line(x, limit=80) for x in report["arguments"])
         bounds = f"between {float(Fraction(low)):.4g} and {float(Fraction(high)):.4g}"
-        shown = "0" if epsilon == "ln(1)" else one_line(epsilon)
-        says += f"; between arguments {first} and {second} δ({shown}) is {bounds}"
-    if "dependence" in found["shows"]:
-        low, high = (float(Fraction(x)) for x in found["shows"]["dependence"])
-        says += (
+        exponent = "0" if epsilon == "ln(1)" else one_line(epsilon)
+        sentence += f"; between arguments {first} and {second} δ({exponent}) is {bounds}"
+    if "dependence" in report["shows"]:
+        low, high = (float(Fraction(x)) for x in report["shows"]["dependence"])
+        sentence += (
             f"; total variation to the product of the marginals between {low:.4g} and {high:.4g}"
         )
-    bits = set(found["bits"])
-    if not found["values"] and len(bits) == 1 and bits != {None}:
-        says += f"; every call reads {bits.pop():,} coin bits"
-    return says
+    bits = set(report["bits"])
+    if not report["values"] and len(bits) == 1 and bits != {None}:
+        sentence += f"; every call reads {bits.pop():,} coin bits"
+    return sentence

@@ -1,4 +1,4 @@
-"""What a proof about a program reports."""
+"""The report of a proof about a program."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from dpaudit.report import (
     with_verdict,
 )
 from dpaudit.types import Provenance, Verdict
-from dpaudit_prove.charts import delta_text, law_charts, law_is_of, log_ratio, outputs_of
+from dpaudit_prove.charts import delta_text, law_charts, law_scope, log_ratio, outputs_of
 from dpaudit_prove.results import (
     CERTIFICATE,
     ProofResult,
     ProvedBounds,
 )
 
-__all__ = ["command_of", "describe_proof", "fields_of", "not_covered"]
+__all__ = ["command_of", "describe_proof", "fields_of", "uncovered_section"]
 
 _VERDICTS: dict[str, tuple[str, Verdict, Outcome]] = {
     "proved": ("Proved", "no-finding", "pass"),
@@ -51,15 +51,19 @@ _PAGE_FACTS = ("Claim", "Arguments", "Coins", "Coin bits per call", "Outputs", "
 def describe_proof(result: ProofResult) -> Report:
     """The report of a proof or a refutation."""
     badge, verdict, outcome = _VERDICTS[result.verdict]
-    says = {"law": _law, "privacy": _privacy, "independent values": _independent}
-    headline = f"{badge}: {says[_question(result)](result)}{_residual(result)}"
-    found = result.counterexample
+    sentences = {
+        "law": _law_headline,
+        "privacy": _privacy_headline,
+        "independent values": _independence_headline,
+    }
+    headline = f"{badge}: {sentences[_question(result)](result)}{_residual_sentence(result)}"
+    refutation = result.counterexample
     check = Check(
         group="proof",
         name=_question(result),
         outcome=outcome,
         looks_at="the exact law of the program's text",
-        effect=found.says if found else result.reason,
+        effect=refutation.says if refutation else result.reason,
         reproduce=result.provenance.command,
         facts=fields_of(result, _PROVED),
     )
@@ -97,7 +101,7 @@ def _question(result: ProofResult) -> Literal["law", "privacy", "independent val
 
 
 def _claim(result: ProofResult) -> str:
-    """What was claimed: a law, ``(ln(3), 0)-DP for 0 and 1``, or independent values."""
+    """The claim: a law, ``(ln(3), 0)-DP for 0 and 1``, or independent values."""
     if result.profile:
         pair = " and ".join(result.neighbours)
         return f"({result.claim_epsilon}, {delta_text(result)})-DP for {pair}"
@@ -110,8 +114,8 @@ def _program(result: ProofResult) -> str:
     return result.program + (f" ({result.arguments})" if result.arguments else "")
 
 
-def _law(result: ProofResult) -> str:
-    claim, program, distance = result.claim, _program(result), _within(result.total_variation)
+def _law_headline(result: ProofResult) -> str:
+    claim, program, distance = result.claim, _program(result), _bounds(result.total_variation)
     match result.verdict:
         case "proved":
             return f"{program} has the law {claim}; their total variation is {distance}"
@@ -123,21 +127,21 @@ def _law(result: ProofResult) -> str:
     )
 
 
-def _privacy(result: ProofResult) -> str:
+def _privacy_headline(result: ProofResult) -> str:
     point = result.profile[0]  # the claim's
     start = "whether " if result.verdict == "undecided" else ""
     negated = "not " if result.verdict == "refuted" else ""
-    at = f"δ({point.epsilon}) is {_within(point.delta)}"
+    at = f"δ({point.epsilon}) is {_bounds(point.delta)}"
     return f"{start}{_program(result)} is {negated}{_claim(result)}: {at}"
 
 
-def _independent(result: ProofResult) -> str:
+def _independence_headline(result: ProofResult) -> str:
     program, claim, distance = _program(result), result.claim, result.total_variation
     reason = result.reason.rstrip(".")
     match result.verdict, result.disjoint:
         case "proved", _:
             each = f"; each has the law {claim}, and the sum of their total variations is "
-            law = f"{each}{_within(distance)}" if claim else ""
+            law = f"{each}{_bounds(distance)}" if claim else ""
             return f"the values of {program} are independent: their joint law is a product{law}"
         case "refuted", "shown":
             low = wording.at_least(distance.low if distance else 0.0)
@@ -147,79 +151,79 @@ def _independent(result: ProofResult) -> str:
     return f"{program}: {reason}"
 
 
-def _residual(result: ProofResult) -> str:
+def _residual_sentence(result: ProofResult) -> str:
     if not result.residual:
         return ". Every path of the program was followed."
     return f". Paths of total probability {wording.at_most(result.residual)} were not followed."
 
 
-def _within(bounds: ProvedBounds | None) -> str:
+def _bounds(bounds: ProvedBounds | None) -> str:
     return "" if bounds is None else wording.between(bounds.low, bounds.high)
 
 
 def _proof_meaning(result: ProofResult) -> Iterator[Meaning]:
-    """What it means for a reader who does not read programs."""
+    """The meaning of a proof, for readers who do not read code."""
     if result.verdict == "refuted":
         depends = result.disjoint == "refuted"
         heading = "Values of one call depend on each other" if depends else "The claim is false"
-        yield Meaning(heading=heading, says=_refuted(result))
+        yield Meaning(heading=heading, says=_refutation_meaning(result))
         return
     if result.verdict == "undecided":
-        says = (
+        text = (
             "The claim was neither proved nor refuted within the limits, so this is not a pass. "
             "Repeat it with a longer --time-limit or a smaller --residual, or run dpaudit audit."
         )
-        yield Meaning(heading="Not decided", says=says)
+        yield Meaning(heading="Not decided", says=text)
         return
     proved = {
         "law": "the program returns each output with the claimed probability",
         "independent values": "no value that one call returns tells anything about its others",
-        "privacy": "no output tells these two inputs apart better than is claimed",
+        "privacy": "no output tells these two inputs apart better than claimed",
     }[_question(result)]
-    says = (
+    text = (
         f"Up to the distance stated above, {proved}. This was derived from all paths of the "
         "program’s text but those stated above, not from a sample: there is no error probability. "
         "It holds if the coins are perfect, if Python does as documented, and for these files and "
         "arguments only: compare the SHA-256 below with the files that you run."
     )
-    yield Meaning(heading="A proof about the program’s text", says=says)
+    yield Meaning(heading="A proof about the program’s text", says=text)
     if result.profile:
-        says = "Other pairs of inputs were not looked at: choose the pair that differs most."
-        yield Meaning(heading="These two inputs only", says=says)
+        text = "Other pairs of inputs were not looked at: choose the pair that differs most."
+        yield Meaning(heading="These two inputs only", says=text)
 
 
-def _refuted(result: ProofResult) -> str:
-    says = "This is not a matter of chance: it was derived from the program’s text. "
+def _refutation_meaning(result: ProofResult) -> str:
+    text = "This is not a matter of chance: it was derived from the program’s text. "
     if result.counterexample is not None:
-        says += "Python itself, run on the coins below, returned the output in question. "
+        text += "Python itself, run on the coins below, returned the output in question. "
     if result.disjoint == "refuted":
-        says += "Whoever learns one value of a call learns something about the others. "
+        text += "Anyone who learns one value of a call learns something about the others. "
     if result.profile:
-        says += "Whoever sees a release can tell the two inputs apart better than is claimed. "
-    return f"{says}Do not rely on the claim until the program has been corrected and proved again."
+        text += "Anyone who sees a release can tell the two inputs apart better than claimed. "
+    return f"{text}Do not rely on the claim until the program has been corrected and proved again."
 
 
 def _proof_sections(result: ProofResult) -> Iterator[Section]:
     own, *others = file_facts(result.provenance) or (None,)
-    files = [_renamed(own)] if own else []
+    files = [_program_file(own)] if own else []
     rows = tuple(_proof_facts(result))
-    shown = tuple(name for name, _ in rows if name not in _PAGE_FACTS)
-    facts: list[Block] = [*files, Facts(rows, terminal=shown)]
+    terminal_facts = tuple(name for name, _ in rows if name not in _PAGE_FACTS)
+    facts: list[Block] = [*files, Facts(rows, terminal=terminal_facts)]
     if result.verdict == "undecided" and not result.disjoint:
         facts.append(Text(f"Reason: {result.reason.rstrip('.')}.", terminal=True))
     facts += command_of(result.provenance, "To repeat this proof:")
     yield Section(title="Program and claim", blocks=tuple(facts))
     if result.counterexample is not None:
-        yield Section(title="Counterexample", blocks=tuple(_counterexample(result)))
+        yield Section(title="Counterexample", blocks=tuple(_counterexample_blocks(result)))
     counted = _coins_text(result)
     charts: list[Block] = [*law_charts(result)]
     if counted:
         charts.append(Text(f"Of the coins: {counted}.", look="note", terminal=True))
     if charts:
         yield Section(title="Figures", blocks=tuple(charts))
-    says = "A proof is about the text of a program. It has no error probability, and it"
-    yield not_covered(says, result.cannot_rule_out)
-    yield Section(title="Check it", blocks=tuple(_certificate(result)))
+    scope = "A proof is about the text of a program. It has no error probability, and it"
+    yield uncovered_section(scope, result.cannot_rule_out)
+    yield Section(title="Check it", blocks=tuple(_certificate_blocks(result)))
     if result.profile:
         yield Section(title="The privacy profile", blocks=(_profile_table(result),))
     if result.law:
@@ -229,11 +233,11 @@ def _proof_sections(result: ProofResult) -> Iterator[Section]:
             law.append(Text(f"{left:,} further outputs are not listed.", look="note"))
         yield Section(title="The exact law", blocks=tuple(law), folded=True, note="as a table")
     if others:
-        read = result.provenance.files[1:]
+        files_read = result.provenance.files[1:]
         table = Table(
             columns=(
-                Column("File", tuple(f.name for f in read)),
-                Column("SHA-256", tuple(f.sha256 for f in read)),
+                Column("File", tuple(f.name for f in files_read)),
+                Column("SHA-256", tuple(f.sha256 for f in files_read)),
             ),
             caption="Compare these fingerprints with what you run",
             quiet=True,
@@ -246,7 +250,7 @@ def _proof_sections(result: ProofResult) -> Iterator[Section]:
         )
 
 
-def _renamed(own: Facts) -> Facts:
+def _program_file(own: Facts) -> Facts:
     return Facts((("Program’s file", own.rows[0][1]), *own.rows[1:]), file=True)
 
 
@@ -268,13 +272,13 @@ def _proof_facts(result: ProofResult) -> Iterator[tuple[str, str]]:
     facts = [
         ("Claim", _claim(result)),
         ("Arguments", result.arguments),
-        (name, _within(spread)),
-        ("Largest |ln(P/Q)|", _within(result.log_ratio) if result.law else ""),
+        (name, _bounds(spread)),
+        ("Largest |ln(P/Q)|", _bounds(result.log_ratio) if result.law else ""),
         ("Tolerance", "" if result.tolerance is None else wording.quantity(result.tolerance)),
     ]
     if result.profile:
         point = result.profile[0]
-        facts.append((f"δ at ε = {point.epsilon}", _within(point.delta)))
+        facts.append((f"δ at ε = {point.epsilon}", _bounds(point.delta)))
     if (least := result.epsilon) is not None:
         epsilon = wording.between(least.low, least.high, digits=6)
         facts.append((f"Least ε at δ = {delta_text(result)}", epsilon))
@@ -292,26 +296,26 @@ def _proof_facts(result: ProofResult) -> Iterator[tuple[str, str]]:
     yield from ((name, value) for name, value in facts if value)
 
 
-def _counterexample(result: ProofResult) -> Iterator[Block]:
-    found = result.counterexample
-    if found is None:
+def _counterexample_blocks(result: ProofResult) -> Iterator[Block]:
+    example = result.counterexample
+    if example is None:
         return
-    coins = found.coins
-    shown = ", ".join(f"{coin} of {count}" for count, coin in coins[:_SHOWN_COINS])
+    coins = example.coins
+    values = ", ".join(f"{coin} of {count}" for count, coin in coins[:_SHOWN_COINS])
     more = f", and {len(coins) - _SHOWN_COINS} more" if len(coins) > _SHOWN_COINS else ""
-    on = f"on these coins: {shown}{more}" if coins else "without asking for coins"
-    says = f"Run by Python itself, the unmodified program returned {found.output} {on}."
-    yield Text(says, terminal=True)
-    yield Text(f"{found.says}.", terminal=True)
-    kept = coins[:_MOST_COINS]
+    on = f"on these coins: {values}{more}" if coins else "without asking for coins"
+    sentence = f"Run by Python itself, the unmodified program returned {example.output} {on}."
+    yield Text(sentence, terminal=True)
+    yield Text(f"{example.says}.", terminal=True)
+    rows = coins[:_MOST_COINS]
     yield Table(
         columns=(
-            Column("Request", tuple(wording.count(i) for i in range(1, len(kept) + 1))),
-            Column("One of", tuple(str(count) for count, _ in kept), True),
-            Column("Coin (from 0)", tuple(str(coin) for _, coin in kept), True),
+            Column("Request", tuple(wording.count(i) for i in range(1, len(rows) + 1))),
+            Column("One of", tuple(str(count) for count, _ in rows), True),
+            Column("Coin (from 0)", tuple(str(coin) for _, coin in rows), True),
         ),
         caption="The coins in the order in which the program asked for them",
-        left_out=len(coins) - len(kept),
+        left_out=len(coins) - len(rows),
         ordered=True,
     )
 
@@ -323,13 +327,13 @@ def _coins_text(result: ProofResult) -> str:
         return ""
     if count.constant is not None:
         return f"every call reads {count.constant:,} coin bits"
-    tells = f"; it tells {_within(count.information)} bits about the output"
+    tells = f"; it tells {_bounds(count.information)} bits about the output"
     return (
         f"the number of coin bits varies, from {count.least:,}{tells if count.information else ''}"
     )
 
 
-def _certificate(result: ProofResult) -> Iterator[Block]:
+def _certificate_blocks(result: ProofResult) -> Iterator[Block]:
     if not result.certificate:
         yield Text("No certificate was written; repeat the proof with --out to have one.")
         return
@@ -383,7 +387,7 @@ def _law_table(result: ProofResult) -> Table:
     claim = "; Q: the claim" if result.claimed else ""
     return Table(
         columns=tuple(columns),
-        caption=f"P: the program{law_is_of(result)}{claim}. Likeliest outputs first",
+        caption=f"P: the program{law_scope(result)}{claim}. Likeliest outputs first",
         terminal="" if result.profile else f"Outputs: {result.outputs:,}, the likeliest first",
         terminal_rows=12,
     )
@@ -412,7 +416,7 @@ def _proof_hazards(result: ProofResult) -> tuple[Hazard, ...]:
     return pyramid.hazards()
 
 
-def not_covered(says: str, spots: tuple[str, ...]) -> Section:
-    """What a result says nothing about, with the beginning of a sentence."""
-    blocks = (Text(f"{says} says nothing about:"), Items(spots))
+def uncovered_section(opening: str, spots: tuple[str, ...]) -> Section:
+    """The section on what a result does not cover; ``opening`` begins its sentence."""
+    blocks = (Text(f"{opening} says nothing about:"), Items(spots))
     return Section(title="What this does not cover", blocks=blocks)

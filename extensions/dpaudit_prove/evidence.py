@@ -44,13 +44,13 @@ MACHINE = f"{hardware()}, Python {platform.python_version()}"
 SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
 RELEASES = 10**6
 VALUES = 10**6
-DRAWN_AT = [("laplace", 2), ("laplace", 3), ("laplace", 10), ("gaussian", 2), ("gaussian", 4)]
+DRAW_SETTINGS = [("laplace", 2), ("laplace", 3), ("laplace", 10), ("gaussian", 2), ("gaussian", 4)]
 Row = dict[str, Any]
 
 
 @cache
-def listed(kind: str) -> list[dict[str, Any]]:
-    """What is proved: a table of ``evidence.toml``, or a "bug" that changes a right program."""
+def tables_of(kind: str) -> list[dict[str, Any]]:
+    """Programs to prove: a table of ``evidence.toml``, or a "bug" that changes a right program."""
     name = "bugs.toml" if kind == "bug" else "evidence.toml"
     tables: list[dict[str, Any]] = tomllib.loads((PROGRAMS / name).read_text("utf-8"))[kind]
     return tables
@@ -65,7 +65,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, filter(None, paths)))}
 
 
-def dpaudit(*arguments: str) -> tuple[int, Row, float, str]:
+def run_dpaudit(*arguments: str) -> tuple[int, Row, float, str]:
     """Exit code, JSON, CPU seconds and standard error of a command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
@@ -78,28 +78,28 @@ def dpaudit(*arguments: str) -> tuple[int, Row, float, str]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     try:
-        said = json.loads(done.stdout)
+        result = json.loads(done.stdout)
     except ValueError:
-        said = {}
-    return done.returncode, said, cpu, done.stderr.strip()
+        result = {}
+    return done.returncode, result, cpu, done.stderr.strip()
 
 
-def proved(program: str, *options: str, check: bool = True) -> Row:
+def prove_program(program: str, *options: str, check: bool = True) -> Row:
     """A proof with its certificate, and the certificate's check."""
     with tempfile.TemporaryDirectory() as folder:
-        code, said, cpu, error = dpaudit("prove", program, *options, "--out", folder)
-        if not said:
-            words = error.splitlines()[-1] if error else ""
-            return {"exit": code, "error": re.sub(r"/\S*/site-packages/", "", words)}
+        code, result, cpu, error = run_dpaudit("prove", program, *options, "--out", folder)
+        if not result:
+            last = error.splitlines()[-1] if error else ""
+            return {"exit": code, "error": re.sub(r"/\S*/site-packages/", "", last)}
         row = {
             "exit": code,
             "cpu_seconds": cpu,
-            **{name: said[name] for name in ("verdict", "states", "outputs", "residual")},
-            **{name: said.get(name) for name in ("total_variation", "log_ratio", "profile")},
-            "reason": said["reason"],
-            "coin_count": said.get("coin_count"),
-            "disjoint": said.get("disjoint"),
-            "counterexample": said.get("counterexample"),
+            **{name: result[name] for name in ("verdict", "states", "outputs", "residual")},
+            **{name: result.get(name) for name in ("total_variation", "log_ratio", "profile")},
+            "reason": result["reason"],
+            "coin_count": result.get("coin_count"),
+            "disjoint": result.get("disjoint"),
+            "counterexample": result.get("counterexample"),
         }
         for file in Path(folder).glob("certificate.json.gz"):
             row["certificate_bytes"] = file.stat().st_size
@@ -107,7 +107,7 @@ def proved(program: str, *options: str, check: bool = True) -> Row:
                 row["certificate_json_bytes"] = len(content.read())
             if not check:
                 continue
-            code, checked, cpu, error = dpaudit(
+            code, checked, cpu, error = run_dpaudit(
                 "verify", "certificate", str(file), "--program", program
             )
             row["check"] = {
@@ -120,11 +120,11 @@ def proved(program: str, *options: str, check: bool = True) -> Row:
 
 
 def samplers() -> Iterator[tuple[str, Callable[[], Row]]]:
-    computed = {"BIASED": biased, "DIFFPRIVLIB": diffprivlib}
-    for table in listed("sampler"):
+    computed = {"BIASED": biased_claim, "DIFFPRIVLIB": diffprivlib_claim}
+    for table in tables_of("sampler"):
         program, arguments = table["program"], json.dumps(table.get("arguments", {}))
         module = program.partition(":")[0]
-        if asked(f"import {module}").returncode:
+        if run_python(f"import {module}").returncode:
             print(f"left out: {module} is not on DPAUDIT_PROVE_PATH", file=sys.stderr)
             continue
         claim = computed.get(table["claim"], lambda t=table: t["claim"])()
@@ -132,11 +132,11 @@ def samplers() -> Iterator[tuple[str, Callable[[], Row]]]:
         row = {"arguments": {}, **table, "claim": claim}
         yield (
             f"{program} {arguments}",
-            lambda o=options, r=row, p=program: {**r, **proved(f"python:{p}", *o)},
+            lambda o=options, r=row, p=program: {**r, **prove_program(f"python:{p}", *o)},
         )
 
 
-def asked(
+def run_python(
     code: str, python: str = sys.executable, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -148,17 +148,17 @@ def asked(
     )
 
 
-def biased() -> str:
-    words = Fraction(int(asked("import ours; print(ours.LIE_2)").stdout), 1 << 64)
-    return f"bernoulli:p={words}"
+def biased_claim() -> str:
+    probability = Fraction(int(run_python("import ours; print(ours.LIE_2)").stdout), 1 << 64)
+    return f"bernoulli:p={probability}"
 
 
-def diffprivlib() -> str:
-    scale = asked("import with_diffprivlib as d; print(repr(float(d.GAUSSIAN._scale)))").stdout
+def diffprivlib_claim() -> str:
+    scale = run_python("import with_diffprivlib as d; print(repr(float(d.GAUSSIAN._scale)))").stdout
     return f"discrete-gaussian:sigma={Fraction(float(scale))}"
 
 
-def planted(bug: Row, folder: Path) -> str:
+def plant_bug(bug: Row, folder: Path) -> str:
     """The file with a bug."""
     text = (PROGRAMS / bug.get("file", "right.py")).read_text(encoding="utf-8")
     assert text.count(bug["before"]) == 1, bug["name"]
@@ -168,30 +168,37 @@ def planted(bug: Row, folder: Path) -> str:
 
 
 def bugs() -> Iterator[tuple[str, Callable[[], Row]]]:
-    for bug in listed("bug"):
+    for bug in tables_of("bug"):
         yield bug["name"], lambda bug=bug: one_bug(bug)
 
 
 def one_bug(bug: Row) -> Row:
     options = [f"--{name}={bug[name]}" for name in ("residual", "tolerance") if name in bug]
-    claim = ["--claim", bug["claim"]] if "claim" in bug else asks(bug, delta=bug.get("delta", "0"))
+    claim = (
+        ["--claim", bug["claim"]]
+        if "claim" in bug
+        else claim_options(bug, delta=bug.get("delta", "0"))
+    )
     with tempfile.TemporaryDirectory() as folder:
-        program = f"python:{planted(bug, Path(folder))}:{bug['function']}"
-        return {**bug, **proved(program, *options, *claim, check=False)}
+        program = f"python:{plant_bug(bug, Path(folder))}:{bug['function']}"
+        return {**bug, **prove_program(program, *options, *claim, check=False)}
 
 
 def specimens() -> Iterator[tuple[str, Callable[[], Row]]]:
     for name in ("pancake", "seed_in_noise", "honest", "honest_laplace"):
-        yield name, lambda n=name: proved(f"python:specimens:{n}", "--disjoint")
+        yield name, lambda n=name: prove_program(f"python:specimens:{n}", "--disjoint")
 
 
 def mechanisms() -> Iterator[tuple[str, Callable[[], Row]]]:
-    for table in listed("mechanism"):
+    for table in tables_of("mechanism"):
         row = {name: table[name] for name in ("program", "neighbours", "epsilon", "delta")}
-        yield table["name"], lambda r=row: {**r, **proved(f"python:{r['program']}", *asks(r))}
+        yield (
+            table["name"],
+            lambda r=row: {**r, **prove_program(f"python:{r['program']}", *claim_options(r))},
+        )
 
 
-def asks(row: Row, *, delta: str | None = None) -> list[str]:
+def claim_options(row: Row, *, delta: str | None = None) -> list[str]:
     """The options of a claim about two neighbours."""
     delta = row["delta"] if delta is None else delta
     claim = ["--claim-epsilon", row["epsilon"], "--claim-delta", delta]
@@ -206,7 +213,7 @@ def opendp() -> Iterator[tuple[str, Callable[[], Row]]]:
 
 
 def profile(function: str, parameter: int, epsilon: str) -> Row:
-    row = proved(
+    row = prove_program(
         f"python:opendp_0_14_1:{function}",
         *("--neighbours", "0,1", "--claim-epsilon", epsilon, "--claim-delta", "1e-9"),
         *("--args", json.dumps([parameter])),
@@ -215,7 +222,7 @@ def profile(function: str, parameter: int, epsilon: str) -> Row:
     return {"function": function, "parameter": parameter, "claimed": epsilon, **row}
 
 
-DRAWN = """
+DRAW_SCRIPT = """
 import collections, json, sys
 from importlib.metadata import version
 import opendp.prelude as dp
@@ -231,17 +238,17 @@ print(json.dumps([version("opendp"), sorted(counts.items())]))
 
 
 def library(python: str | None) -> Iterator[tuple[str, Callable[[], Row]]]:
-    """OpenDP itself beside the model of it."""
-    if python is None or asked("import opendp", python).returncode:
+    """Compare OpenDP itself with the model of it."""
+    if python is None or run_python("import opendp", python).returncode:
         print("left out: --python names no Python with opendp==0.14.1", file=sys.stderr)
         return
-    for law, parameter in DRAWN_AT:
-        yield f"{law} {parameter}", lambda a=law, b=parameter: drawn(python, a, b)
+    for law, parameter in DRAW_SETTINGS:
+        yield f"{law} {parameter}", lambda a=law, b=parameter: compare_draws(python, a, b)
 
 
-def drawn(python: str, law: str, parameter: int) -> Row:
+def compare_draws(python: str, law: str, parameter: int) -> Row:
     """χ² of values of the library against the exact law of the model, and against the right one."""
-    done = asked(DRAWN, python, law, str(parameter), str(VALUES))
+    done = run_python(DRAW_SCRIPT, python, law, str(parameter), str(VALUES))
     if done.returncode:
         return {"exit": done.returncode, "error": done.stderr.strip().splitlines()[-1]}
     version, pairs = json.loads(done.stdout)
@@ -267,8 +274,8 @@ def dpaudit_law(law: str, parameter: int) -> dict[int, float]:
 
     from dpaudit_prove.run import prove_law
 
-    found = prove_law(getattr(model, f"discrete_{law}"), parameter)
-    return {int(x): float(p) for x, p in found.mass.items()}  # type: ignore[call-overload]
+    law_ = prove_law(getattr(model, f"discrete_{law}"), parameter)
+    return {int(x): float(p) for x, p in law_.mass.items()}  # type: ignore[call-overload]
 
 
 def chi_squared(counts: Mapping[int, int], law: Mapping[int, float]) -> Row:
@@ -276,41 +283,43 @@ def chi_squared(counts: Mapping[int, int], law: Mapping[int, float]) -> Row:
     total = sum(counts.values())
     cells = {x: p * total for x, p in law.items() if p * total >= 10}
     rest = total - sum(cells.values())
-    seen = [counts.get(x, 0) for x in cells]
-    pairs = [*zip(seen, cells.values(), strict=True)]
+    observed = [counts.get(x, 0) for x in cells]
+    pairs = [*zip(observed, cells.values(), strict=True)]
     if rest >= 1:
-        pairs.append((total - sum(seen), rest))
+        pairs.append((total - sum(observed), rest))
     statistic = sum((o - e) ** 2 / e for o, e in pairs)
     freedom = len(pairs) - 1
     return {"chi2": statistic, "freedom": freedom, "p": float(chi2.sf(statistic, freedom))}
 
 
 def sampling() -> Iterator[tuple[str, Callable[[], Row]]]:
-    for table in [*listed("release"), *(t for t in listed("mechanism") if "sampled" in t)]:
-        yield table["name"], lambda t=table: compared(t)
+    for table in [*tables_of("release"), *(t for t in tables_of("mechanism") if "sampled" in t)]:
+        yield table["name"], lambda t=table: compare_sampling(t)
 
 
-def compared(table: Row) -> Row:
+def compare_sampling(table: Row) -> Row:
     """A claim that is proved or refuted, and what 10^6 releases per neighbour show of it."""
     program, epsilon = table["program"], table["epsilon"]
-    asked = asks(table, delta=table.get("delta") if table.get("delta") == "0.0073" else "1e-9")
+    options = claim_options(
+        table, delta=table.get("delta") if table.get("delta") == "0.0073" else "1e-9"
+    )
     with tempfile.TemporaryDirectory() as folder:
-        bug = next((bug for bug in listed("bug") if bug["name"] == table["name"]), None)
+        bug = next((bug for bug in tables_of("bug") if bug["name"] == table["name"]), None)
         if bug is not None:
-            program = f"{planted(bug, Path(folder))}:laplace_mechanism"
-        exact = proved(f"python:{program}", *asked, check=False)
-        asked[1] = asked[1].replace("],[", ";").strip("[]")
-        asked[3] = str(value_of(epsilon))
-        code, said, cpu, error = dpaudit(
-            *("mechanism", f"python:{program}", "--call", "f(value)", *asked),
+            program = f"{plant_bug(bug, Path(folder))}:laplace_mechanism"
+        exact = prove_program(f"python:{program}", *options, check=False)
+        options[1] = options[1].replace("],[", ";").strip("[]")
+        options[3] = str(value_of(epsilon))
+        code, result, cpu, error = run_dpaudit(
+            *("mechanism", f"python:{program}", "--call", "f(value)", *options),
             *("--samples", str(RELEASES), "--seed", "20261224", "--time-limit", "3000"),
         )
-    seen = {name: said.get(name) for name in ("verdict", "reason", "epsilon", "delta")}
+    fields = {name: result.get(name) for name in ("verdict", "reason", "epsilon", "delta")}
     return {
         "claimed": epsilon,
         "proved": exact,
-        "sampled": {"exit": code, "cpu_seconds": cpu, "releases": RELEASES, **seen}
-        | ({} if said else {"error": error}),
+        "sampled": {"exit": code, "cpu_seconds": cpu, "releases": RELEASES, **fields}
+        | ({} if result else {"error": error}),
     }
 
 
@@ -335,12 +344,12 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for part in options.parts:
         path = options.out / f"{part}.json"
-        known = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else {}
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else {}
         for name, make in library(options.python) if part == "library" else PARTS[part]():
-            if name not in known:
-                known[name] = make()
-            print(part, name, json.dumps(known[name])[:400], sep=" | ", flush=True)
-            text = json.dumps({"machine": MACHINE, "rows": known}, indent=1, ensure_ascii=False)
+            if name not in rows:
+                rows[name] = make()
+            print(part, name, json.dumps(rows[name])[:400], sep=" | ", flush=True)
+            text = json.dumps({"machine": MACHINE, "rows": rows}, indent=1, ensure_ascii=False)
             path.write_text(text + "\n", encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
 """Runs a program in Python itself, unmodified, on given coins.
 
-Nothing here knows of the interpreter: a replay is a check of it.
+Nothing here uses the interpreter: a replay checks it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 from dpaudit_prove.exploration.graph import Coin
 from dpaudit_prove.exploration.law import canonical_output
 
-__all__ = ["ReplayMismatchError", "Tape", "replay", "replays"]
+__all__ = ["ReplayMismatchError", "replays"]
 
 
 class ReplayMismatchError(BaseException):
     """The program asked for other coins than those given; no program may catch this."""
 
 
-class Tape:
+class _Tape:
     """Coins in order; `asked` is what was asked for so far."""
 
     def __init__(self, coins: Sequence[Coin]) -> None:
@@ -33,7 +33,7 @@ class Tape:
         self.used = 0
 
     def below(self, count: int) -> int:
-        """The next coin, which must have so many values."""
+        """The next coin, which must have ``count`` values."""
         if count == 1:
             return 0
         if self.used == len(self.coins):
@@ -50,7 +50,7 @@ class Tape:
 class _Generator(random.SystemRandom):
     """A generator that reads a tape; passed in for `--coins ARG`."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: _Tape) -> None:
         super().__init__()
         self.tape = tape
 
@@ -85,27 +85,6 @@ class _Generator(random.SystemRandom):
     bytes = randbytes
 
 
-def replay(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    coins: Sequence[Coin],
-    *,
-    passed: Sequence[str] = (),
-    everywhere: bool = False,
-) -> Hashable:
-    """What function(*args, **kwargs) returns on these coins, in the form of `canonical_output`.
-
-    `passed` are the parameters that a generator is passed in by. With `everywhere`, the module
-    `random` and NumPy's generators in global variables read the coins too.
-
-    Raises:
-        ReplayMismatchError: the program asked for other coins.
-    """
-    with replays(function, args, kwargs, passed=passed, everywhere=everywhere) as run:
-        return run(coins)
-
-
 @contextmanager
 def replays(
     function: Callable[..., Any],
@@ -115,11 +94,19 @@ def replays(
     passed: Sequence[str] = (),
     everywhere: bool = False,
 ) -> Iterator[Callable[[Sequence[Coin]], Hashable]]:
-    """As `replay`, for many strings of coins: what draws coins is replaced once."""
-    generator = _Generator(Tape(()))
+    """``run(coins)`` → what function(*args, **kwargs) returns, in the form of `canonical_output`.
+
+    `passed` are the parameters that a generator is passed in by. With `everywhere`, the module
+    `random` and NumPy's generators in global variables read the coins too. What draws coins is
+    replaced until the block ends.
+
+    Raises:
+        ReplayMismatchError: by ``run``: the program asked for other coins.
+    """
+    generator = _Generator(_Tape(()))
 
     def run(coins: Sequence[Coin]) -> Hashable:
-        generator.tape = tape = Tape(coins)
+        generator.tape = tape = _Tape(coins)
         named = {**deepcopy(dict(kwargs)), **dict.fromkeys(passed, generator)}
         try:
             result = canonical_output(function(*deepcopy(list(args)), **named))
@@ -129,12 +116,12 @@ def replays(
             raise ReplayMismatchError(f"the program ended after {tape.used} of {len(coins)} coins")
         return result
 
-    with _patched(generator, everywhere=everywhere):
+    with _patch(generator, everywhere=everywhere):
         yield run
 
 
 @contextmanager
-def _patched(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
+def _patch(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
     before: list[tuple[Any, str, Any]] = []
 
     def put(owner: Any, name: str, value: Any) -> None:
@@ -161,8 +148,8 @@ def _patched(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
         for name, value in list(vars(module).items()):
             if type(value) in hidden:
                 put(module, name, generator)
-            elif type(value) in _CALLED:
-                other = _instead(value, generator, everywhere=everywhere)
+            elif type(value) in _METHOD_TYPES:
+                other = _replacement_of(value, generator, everywhere=everywhere)
                 if other is not None:
                     put(module, name, other)
     try:
@@ -176,11 +163,11 @@ def _patched(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
 
 
 _ABSENT = object()
-_CALLED = frozenset({types.MethodType, types.BuiltinMethodType})
+_METHOD_TYPES = frozenset({types.MethodType, types.BuiltinMethodType})
 
 
-def _instead(function: Any, generator: _Generator, *, everywhere: bool) -> Any:
-    """What takes the place of a module's global: a generator's method that was imported by name."""
+def _replacement_of(function: Any, generator: _Generator, *, everywhere: bool) -> Any:
+    """The replacement of a module's global that is a generator's method, imported by name."""
     if function is _URANDOM:
         return generator.randbytes
     kind = random.Random if everywhere else random.SystemRandom

@@ -1,4 +1,4 @@
-"""What was proved of a program, and what was seen of a compiled sampler with chosen coins."""
+"""Results of proofs about programs, and of runs of compiled samplers with chosen coins."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class CoinCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofResult(Described):
-    """What was proved of a program's text, from its exact law.
+    """A proof about a program's text, from its exact law.
 
     Guarantee: if the program's coins are uniform and independent and Python runs its text as the
     interpreter here does, every bound holds, without any probability of error. ``law`` are the
@@ -125,8 +125,8 @@ class ProofResult(Described):
     provenance: Provenance
 
     def __repr__(self) -> str:
-        said = f"{self.states:,} states"
-        return brief(self, self.verdict, self.program, self.claim, said)
+        count = f"{self.states:,} states"
+        return brief(self, self.verdict, self.program, self.claim, count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class CoinBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeterminismResult(Described):
-    """What was seen of a compiled sampler whose coins, clock and process number were chosen.
+    """The behaviour of a compiled sampler under chosen coins, clock and process number.
 
     Guarantee: each of ``findings`` is a pair of runs whose coins are the same where they should
     matter and whose values differ. "no-finding" says that in ``runs`` runs the same coins gave the

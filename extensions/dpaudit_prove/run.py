@@ -14,11 +14,12 @@ from dpaudit.results.text import one_line
 from dpaudit.types import AuditedFile
 from dpaudit_prove.decisions import (
     Decision,
+    Program,
+    decide_factors,
+    decide_joint_law,
+    decide_law,
+    decide_privacy,
     likeliest_outputs,
-    of_factors,
-    of_joint_law,
-    of_law,
-    of_privacy,
 )
 from dpaudit_prove.exploration.engine import (
     DEFAULT_RESIDUAL,
@@ -31,7 +32,7 @@ from dpaudit_prove.exploration.graph import Graph
 from dpaudit_prove.exploration.law import ExactLaw
 from dpaudit_prove.results import ProofResult
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.disjoint import Factors, NotShownError, coin_count, factors_of
+from dpaudit_prove.verdicts.disjoint import Factors, NoDisjointCoinsError, coin_count, factors_of
 from dpaudit_prove.verdicts.enclosures import at_least, down, up
 
 __all__ = ["Proof", "prove", "prove_law"]
@@ -89,7 +90,7 @@ def prove_law(
         RefusedProgramError: the program uses something that is not a function of its coins, with a
             probability above ``residual``.
     """
-    found = explore(
+    exploration = explore(
         function,
         args,
         kwargs,
@@ -98,9 +99,9 @@ def prove_law(
         time_limit=time_limit,
         progress=None,
     )
-    if found.refusals and found.law.residual > residual:
-        raise RefusedProgramError(found.refusals[0].reason)
-    return found.law
+    if exploration.refusals and exploration.law.residual > residual:
+        raise RefusedProgramError(exploration.refusals[0].reason)
+    return exploration.law
 
 
 def prove(
@@ -119,38 +120,51 @@ def prove(
     Raises:
         RefusedProgramError: the program cannot be followed.
         UsageError: no claim, or one that does not fit.
-        InterpreterMismatchError: a replay in Python contradicts what was found.
+        InterpreterMismatchError: a replay in Python contradicts the interpreter.
     """
     begun = time.monotonic()
+
+    def explore_call(args: tuple[Any, ...]) -> Exploration:
+        return explore(
+            function,
+            args,
+            options.kwargs,
+            coins=options.coins,
+            residual=options.residual,
+            time_limit=options.time_limit,
+            progress=progress,
+        )
+
+    subject = Program(function, options)
     calls: list[tuple[Any, ...]] = [options.args]
-    factors, said = None, claim or ""
+    factors, claim_text = None, claim or ""
     if neighbours is not None:
         if claim_epsilon is None:
             raise UsageError("claim_epsilon: needed with neighbours; e.g. --claim-epsilon 1")
         calls = [(a, *options.args) for a in neighbours]
-        explored = [_explore(function, args, options, progress) for args in calls]
-        decision = of_privacy(function, calls, explored, claim_epsilon, claim_delta, options)
+        explored = [explore_call(args) for args in calls]
+        decision = decide_privacy(subject, calls, explored, claim_epsilon, claim_delta)
         decision.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
     elif options.disjoint:
         parsed = None if claim is None else ClaimedLaw.parse(claim)
-        said = "" if parsed is None else str(parsed)
+        claim_text = "" if parsed is None else str(parsed)
         try:
             factors = factors_of(function, options, progress)
             explored, calls = [*factors.parts], calls * len(factors.parts)
-            decision = of_factors(function, factors, parsed, options)
-        except NotShownError as error:
-            explored = [_explore(function, options.args, options, progress)]
-            decision = of_joint_law(function, explored[0], str(error), parsed, options)
+            decision = decide_factors(subject, factors, parsed)
+        except NoDisjointCoinsError as error:
+            explored = [explore_call(options.args)]
+            decision = decide_joint_law(subject, explored[0], str(error), parsed)
     elif claim is None:
         raise UsageError(
             "claim: missing; give --claim, or --neighbours with --claim-epsilon, or --disjoint"
         )
     else:
         parsed = ClaimedLaw.parse(claim)
-        explored = [_explore(function, options.args, options, progress)]
-        decision = of_law(function, explored[0], parsed, options)
+        explored = [explore_call(options.args)]
+        decision = decide_law(subject, explored[0], parsed)
         decision.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
-    result = _result(decision, explored, factors, program, said, options)
+    result = _result(decision, explored, factors, program, claim_text, options)
     result = replace(result, seconds=time.monotonic() - begun)
     returned = factors.returned if factors else None
     return Proof(result, tuple(explored), tuple(calls), returned, decision.shows)
@@ -164,15 +178,15 @@ def _result(
     claim: str,
     options: ProofOptions,
 ) -> ProofResult:
-    """What was decision, without its time."""
+    """The result of a decision, without its duration."""
     law = factors.laws[0] if factors else explored[0].law
-    refusal = _not_followed(explored)
+    refusal = _refusal_text(explored)
     return ProofResult(
         verdict=decision.verdict,
         reason=f"{decision.reason}{refusal and f'; not followed, {refusal}'}",
         refusal=refusal,
         program=program,
-        arguments=_shown_arguments(options),
+        arguments=_arguments_text(options),
         coins=options.coins,
         claim=claim,
         law=tuple((one_line(repr(x), limit=200), down(p)) for x, p in likeliest_outputs(law)),
@@ -186,43 +200,26 @@ def _result(
     )
 
 
-def _not_followed(explored: Sequence[Exploration]) -> str:
-    """Which branch could not be followed, if any; its probability is part of every bound."""
-    found = sorted((r for e in explored for r in e.refusals), key=lambda r: -r.probability)
-    if not found:
+def _refusal_text(explored: Sequence[Exploration]) -> str:
+    """The branch that could not be followed, if any; its probability is part of every bound."""
+    likeliest = sorted((r for e in explored for r in e.refusals), key=lambda r: -r.probability)
+    if not likeliest:
         return ""
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    more = f", and {len(likeliest) - 1} more" if len(likeliest) > 1 else ""
     return (
-        f"with probability at least {at_least(found[0].probability)}: "
-        f"{one_line(found[0].reason, limit=300)}{more}"
+        f"with probability at least {at_least(likeliest[0].probability)}: "
+        f"{one_line(likeliest[0].reason, limit=300)}{more}"
     )
 
 
-def _explore(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    options: ProofOptions,
-    progress: Progress | None,
-) -> Exploration:
-    return explore(
-        function,
-        tuple(args),
-        options.kwargs,
-        coins=options.coins,
-        residual=options.residual,
-        time_limit=options.time_limit,
-        progress=progress,
-    )
-
-
-def _shown_arguments(options: ProofOptions) -> str:
-    shown = [repr(a) for a in options.args]
-    shown += [f"{k}={v!r}" for k, v in (options.kwargs or {}).items()]
-    return one_line(", ".join(shown), limit=400)
+def _arguments_text(options: ProofOptions) -> str:
+    arguments = [repr(a) for a in options.args]
+    arguments += [f"{k}={v!r}" for k, v in (options.kwargs or {}).items()]
+    return one_line(", ".join(arguments), limit=400)
 
 
 def _provenance(graphs: Sequence[Graph]) -> Any:
-    made = provenance.collect(seed="", plugins=())
+    collected = provenance.collect(seed="", plugins=())
     files: dict[str, AuditedFile] = {}
     for graph in graphs:
         for name, text in graph.machine.sources.texts.items():
@@ -232,4 +229,4 @@ def _provenance(graphs: Sequence[Graph]) -> Any:
                 size=len(text.encode()),
                 modified="",
             )
-    return provenance.identified(made, by="", files=files.values())
+    return provenance.identified(collected, by="", files=files.values())

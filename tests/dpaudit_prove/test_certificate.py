@@ -119,7 +119,7 @@ def test_arithmetic_that_was_changed_does_not_hold(program, tmp_path, change) ->
 def test_a_residual_completes_the_law_and_no_value_is_returned_twice(program, tmp_path) -> None:
     hides = made_of(program, "tossed", Fraction(1, 3))
     hides["parts"][0]["residual"] = "0"
-    with pytest.raises(checker.Wrong, match="adds up to 1"):
+    with pytest.raises(checker.Wrong, match="add up to 1"):
         checked(hides, tmp_path)
     twice = made_of_proof(program, "pair")
     twice["returned"] = [0, "7", 0]
@@ -381,7 +381,7 @@ PART, STATE = ("parts", 0), ("parts", 0, "states", 0)
         ((*STATE, "branches", 1, 2), -3, "states[0].branches[1].to=-3: must be"),
         ((*STATE, "register"), 2, "states[0].register=2: must be from 0 to 1"),
         ((*STATE, "onward"), 2, "states[0].onward=2: must be from 0 to 1"),
-        ((*STATE, "via"), [0, 0], "states[0].via: another branch than one to"),
+        ((*STATE, "via"), [0, 0], "states[0].via: must name a branch to"),
         ((*STATE, "via"), [1, 0], "states[0].via=1: must be from 0 to 0"),
         ((*STATE, "cuts"), [1.5], "states[0].cuts[0]: expected `int`, got"),
         ((*STATE, "cuts"), [1, 2], "states[0].branches: has 2 values for 3"),
@@ -394,14 +394,14 @@ PART, STATE = ("parts", 0), ("parts", 0, "states", 0)
         ((*PART, "args"), [{"/": "1/0"}], "args: must be a number such as 2 or 1/3"),
         ((*PART, "args"), [{"x": "1"}], 'args: an object is written {"/": "1/3"}'),
         ((*PART, "args"), [0] * 100_001, "args, kwargs: 100,001 values; at most 100,000"),
-        (("kwargs",), {"/": "1"}, "files, kwargs: / is no name"),
+        (("kwargs",), {"/": "1"}, "files, kwargs: / is not a name"),
         (("files",), {"/etc/passwd": "00"}, "files[...]: must be 64 hexadecimal digits"),
         (("parts",), [], "parts: expected `array` of length >= 1"),
         (("shows",), {"profile": [["1", "0", "1"]]}, "shows.profile: needs 2 parts; there are 1"),
         (("shows",), {"dependence": ["0", "2"]}, "shows: a bound of a probability is above 1"),
         (("shows",), {"dependence": ["0", "1"]}, "shows.dependence: needs outputs that are lists"),
         (("shows",), {"epsilon": "1"}, "shows: object contains unknown field `epsilon`"),
-        (("certificate",), "dpaudit-proof/1", "'dpaudit-proof/1': of another version than"),
+        (("certificate",), "dpaudit-proof/1", "'dpaudit-proof/1': must be dpaudit-proof/2"),
     ],
 )  # fmt: skip
 def test_a_field_of_another_shape_is_named(tmp_path, place, value, says) -> None:
@@ -417,7 +417,7 @@ def test_ways_that_never_begin_are_refused(tmp_path) -> None:
         | {"domains": [[0, 4]], "branches": [[[4], [["new", 0]], to], [[], [], -1]], "via": [to, 0]}
         for to in (1, 0)
     ]
-    assert "via: a circle that never begins" in refusal(made, tmp_path / "circle")
+    assert "via: a cycle without a start" in refusal(made, tmp_path / "circle")
     states[0]["via"] = None
     kind, message = outcome(made, tmp_path / "line")
     assert kind == "Wrong", message

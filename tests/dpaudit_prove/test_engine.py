@@ -125,7 +125,7 @@ def test_a_file_that_was_edited_after_its_import_is_refused(tmp_path) -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     path.write_text("def draw(rng):\n    return rng.getrandbits(2)\n")
-    with pytest.raises(RefusedProgramError, match=r"not what .* says"):
+    with pytest.raises(RefusedProgramError, match=r"bytecode differs from"):
         explore(module.draw, coins="rng")
 
 
@@ -236,7 +236,7 @@ def test_what_floats_propose_too_high_is_lowered() -> None:
     exact = exact_visits(40, 0, edges)
     scale = 1 << SCALE_BITS
     proposed = [int(v * scale * Fraction(11, 10)) for v in exact]
-    for truth, bound in zip(exact, laws._lowered(proposed, 40, 0, edges, scale), strict=True):
+    for truth, bound in zip(exact, laws._lower(proposed, 40, 0, edges, scale), strict=True):
         assert Fraction(bound, scale) <= truth
 
 

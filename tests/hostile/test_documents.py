@@ -25,7 +25,12 @@ from dpaudit.noise.key import PancakeKey, parse_gamma
 from dpaudit.render.documents import report_json
 from dpaudit.types import Reference
 from dpaudit_local.apple.bits.estimates import Estimates
-from dpaudit_local.apple.configuration import FILES, read_configuration, resolve, unresolved
+from dpaudit_local.apple.configuration import (
+    FILES,
+    read_configuration,
+    resolve,
+    unresolved_findings,
+)
 from dpaudit_local.apple.database import check_balances, read_database
 from dpaudit_local.apple.differences import compare, effect
 from dpaudit_local.apple.ledger import make_ledger
@@ -368,7 +373,7 @@ RECORDS = (
 def configuration_door(folder):
     """What ``dpaudit deployment apple --config`` does with it."""
     read = read_configuration(folder)
-    resolve(read), unresolved(read), make_ledger(read, days=30)
+    resolve(read), unresolved_findings(read), make_ledger(read, days=30)
     compare(CONFIGURATION, read), effect(CONFIGURATION, read)
 
 
@@ -382,7 +387,7 @@ def reports_door(folder):
         segments += len(report.segments)
         for segment in report.segments:
             estimates.add(segment)
-    spending.observed(estimates.shown())
+    spending.summary(estimates.epsilons())
     return segments
 
 

@@ -10,8 +10,8 @@ from dpaudit.findings import Finding
 from dpaudit.provenance import collect
 from dpaudit.report import Described
 from dpaudit.types import Provenance, Verdict
-from dpaudit_local.apple.bits.estimates import Estimates, Shown
-from dpaudit_local.apple.configuration import read_configuration, resolve, unresolved
+from dpaudit_local.apple.bits.estimates import Estimates, ShownEpsilon
+from dpaudit_local.apple.configuration import read_configuration, resolve, unresolved_findings
 from dpaudit_local.apple.database import check_balances, read_database
 from dpaudit_local.apple.differences import Difference, compare, effect
 from dpaudit_local.apple.ledger import Ledger, make_ledger
@@ -41,8 +41,8 @@ class OlderConfiguration(Sizes):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What the device's database holds."""
+class DatabaseContents:
+    """The contents of the device's database."""
 
     balances: tuple[Balance, ...]
     counts: tuple[RecordCount, ...]
@@ -64,9 +64,9 @@ class AppleResult(Described):
     ledger: Ledger
     against: OlderConfiguration | None
     differences: tuple[Difference, ...] | None
-    database: Stored | None
+    database: DatabaseContents | None
     observed: Observed | None
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownEpsilon, ...]
     findings: tuple[Finding, ...]
     provenance: Provenance
 
@@ -83,10 +83,10 @@ def audit_device(
     ``against`` is the folder of an older configuration; ε is added up over ``days``.
 
     Raises:
-        UsageError: a folder or file cannot be read at all; what is wrong in one is a finding.
+        UsageError: a folder or file cannot be read at all; an error within one is a finding.
     """
     configuration = read_configuration(config)
-    findings = [*configuration.findings, *unresolved(configuration)]
+    findings = [*configuration.findings, *unresolved_findings(configuration)]
     against_that, differences = None, None
     if against is not None:
         older = read_configuration(against)
@@ -94,12 +94,12 @@ def audit_device(
         findings += [Finding(f"the older {f.where}", f.message) for f in older.findings]
         against_that = OlderConfiguration(**_sizes(older), effect=effect(older, configuration))
         differences = compare(older, configuration)
-    read = None if database is None else read_database(database)
-    if read is not None:
-        findings += [*read.findings, *check_balances(read, configuration)]
-    observed, shown = None, tuple[Shown, ...]()
+    contents = None if database is None else read_database(database)
+    if contents is not None:
+        findings += [*contents.findings, *check_balances(contents, configuration)]
+    observed, shown = None, tuple[ShownEpsilon, ...]()
     if reports is not None:
-        observed, shown = _submitted(reports, configuration, read, findings)
+        observed, shown = _read_submissions(reports, configuration, contents, findings)
     return AppleResult(
         system="apple",
         verdict="finding" if any(f.serious for f in findings) else "no-finding",
@@ -107,7 +107,9 @@ def audit_device(
         ledger=make_ledger(configuration, days=days),
         against=against_that,
         differences=differences,
-        database=None if read is None else Stored(balances=read.balances, counts=read.counts),
+        database=None
+        if contents is None
+        else DatabaseContents(balances=contents.balances, counts=contents.counts),
         observed=observed,
         shown=shown,
         findings=tuple(findings),
@@ -124,25 +126,25 @@ def _sizes(configuration: Configuration) -> dict[str, Any]:
     }
 
 
-def _submitted(
+def _read_submissions(
     folder: Path, configuration: Configuration, database: Database | None, findings: list[Finding]
-) -> tuple[Observed, tuple[Shown, ...]]:
-    """What the reports submitted, and the ε that their bits show; reads each report once."""
+) -> tuple[Observed, tuple[ShownEpsilon, ...]]:
+    """The sums of submitted ε, and the estimates from bits; reads each report once."""
     spending = Spending(configuration, database=database)
     estimates = Estimates(resolve(configuration))
-    kept, more = 0, 0
+    listed, more = 0, 0
     for report in read_reports(folder):
         spending.add(report)
         for segment in report.segments:
             estimates.add(segment)
-        room = max(0, _MOST_FINDINGS - kept)
+        room = max(0, _MOST_FINDINGS - listed)
         findings += report.findings[:room]
-        kept, more = kept + len(report.findings[:room]), more + len(report.findings[room:])
+        listed, more = listed + len(report.findings[:room]), more + len(report.findings[room:])
     if more:
-        message = f"{more} more findings about single files; only the first {kept} are listed"
+        message = f"{more} more findings about single files; only the first {listed} are listed"
         findings.append(Finding("reports", message))
-    shown = estimates.shown()
-    observed = spending.observed(shown)
+    shown = estimates.epsilons()
+    observed = spending.summary(shown)
     findings += [finding for one in shown.values() for finding in one.findings]
     findings += observed.findings
     return observed, tuple(shown.values())

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from dpaudit.report import Axis, Chart, Line, Mark, Panel, Series
 from dpaudit.wording import bounds, quantity
 from dpaudit_local.apple.audit import AppleResult
-from dpaudit_local.apple.bits.estimates import Shown
+from dpaudit_local.apple.bits.estimates import ShownEpsilon
 from dpaudit_local.apple.observed import Day
 
 __all__ = ["claim_of", "claims_chart", "days_chart"]
@@ -20,16 +20,16 @@ _MOST_BUDGETS = 5  # that have a colour of their own
 _LARGEST = 1e6  # a larger ε is drawn as unbounded
 
 
-def claim_of(shown: Shown, by: str) -> float | None:
+def claim_of(shown: ShownEpsilon, by: str) -> float | None:
     """The ε of a record that ``by`` (the configuration, the report) claims."""
     return next((c.epsilon for c in shown.claims if c.by == by), None)
 
 
-def claims_chart(shown: Sequence[Shown]) -> Chart | None:
+def claims_chart(shown: Sequence[ShownEpsilon]) -> Chart | None:
     """One row per key: the interval of a record's ε that its bits show, and marks for claims."""
-    rows = [(s, ends) for s in shown if (ends := _ends(s)) is not None]
-    drawn = rows[:_MOST_KEYS]
-    if not drawn:
+    rows = [(s, ends) for s in shown if (ends := _finite_interval(s)) is not None]
+    charted = rows[:_MOST_KEYS]
+    if not charted:
         return None
     intervals = [
         Mark(
@@ -41,25 +41,28 @@ def claims_chart(shown: Sequence[Shown]) -> Chart | None:
             says=f"shown {bounds(low, high)}",
             alarm=s.verdict == "shows more",
         )
-        for y, (s, (low, high)) in enumerate(drawn)
+        for y, (s, (low, high)) in enumerate(charted)
     ]
     claims = {
-        by: [m for y, (s, _) in enumerate(drawn) for m in _claim_marks(s, by, y)]
+        by: [m for y, (s, _) in enumerate(charted) for m in _claim_marks(s, by, y)]
         for by in ("configuration", "report")
     }
-    values = [*(x for _, ends in drawn for x in ends), *(m.x for ms in claims.values() for m in ms)]
+    values = [
+        *(x for _, ends in charted for x in ends),
+        *(m.x for ms in claims.values() for m in ms),
+    ]
     top = 1.15 * max([*(v for v in values if v < math.inf), 1.0])
     listed = "; ".join(
-        f"{s.key}: claimed {' and '.join(_claimed(s)) or 'nothing'}, shown {bounds(low, high)}"
-        for s, (low, high) in drawn[:12]
+        f"{s.key}: claimed {' and '.join(_claim_texts(s)) or 'nothing'}, shown {bounds(low, high)}"
+        for s, (low, high) in charted[:12]
     )
     caption = (
         "ε of one record. Lines: what the bits themselves show, with an exact interval; an arrow "
         "if only a lower bound is known. Circles: the configuration’s claim; diamonds: the "
         "report’s own. Filled, in the warning colour: the bits show more than is claimed."
     )
-    if len(rows) > len(drawn):
-        caption += f" {len(rows) - len(drawn)} more are in the table only."
+    if len(rows) > len(charted):
+        caption += f" {len(rows) - len(charted)} more are in the table only."
     return Chart(
         kind="rows",
         title="Claimed and shown, by key",
@@ -77,18 +80,18 @@ def claims_chart(shown: Sequence[Shown]) -> Chart | None:
             ),
         ),
         x=Axis(label="ε of one record", low=0.0, high=top),
-        y=Axis(categories=tuple(_tail(s.key) for s, _ in drawn)),
+        y=Axis(categories=tuple(_tail(s.key) for s, _ in charted)),
     )
 
 
-def _claim_marks(shown: Shown, by: str, y: int) -> Iterator[Mark]:
+def _claim_marks(shown: ShownEpsilon, by: str, y: int) -> Iterator[Mark]:
     claimed, more = claim_of(shown, by), shown.verdict == "shows more"
     if claimed is not None and 0 < claimed < _LARGEST:
-        says = f"claimed {quantity(claimed)} by the {by}"
-        yield Mark(x=claimed, y=float(y), name=shown.key, says=says, filled=more, alarm=more)
+        text = f"claimed {quantity(claimed)} by the {by}"
+        yield Mark(x=claimed, y=float(y), name=shown.key, says=text, filled=more, alarm=more)
 
 
-def _claimed(shown: Shown) -> list[str]:
+def _claim_texts(shown: ShownEpsilon) -> list[str]:
     claims = [claim_of(shown, by) for by in ("configuration", "report")]
     return [quantity(c) for c in claims if c is not None and 0 < c < _LARGEST]
 
@@ -153,7 +156,7 @@ def days_chart(result: AppleResult) -> Chart | None:
     )
 
 
-def _ends(shown: Shown) -> tuple[float, float] | None:
+def _finite_interval(shown: ShownEpsilon) -> tuple[float, float] | None:
     """A record's interval; None if it excludes nothing."""
     if shown.record is None:
         return None

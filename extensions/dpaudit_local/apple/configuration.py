@@ -17,16 +17,16 @@ from dpaudit_local.apple.model import Budget, Configuration, Key, Properties, Re
 from dpaudit_local.apple.plists import read_plist
 from dpaudit_local.apple.quoting import path_text, quoted
 from dpaudit_local.apple.rules import (
+    EFFECTIVE_SESSION_SECONDS,
     EPSILON_MAX,
     FALLBACK_EPSILON,
     MOST_RECORDS,
     NEVER_SUBMITTED,
-    SEEN_SESSION_SECONDS,
 )
 
-__all__ = ["FILES", "read_configuration", "resolve", "unresolved"]
+__all__ = ["FILES", "read_configuration", "resolve", "unresolved_findings"]
 
-_SHOWN = 80
+_MOST_TEXT = 80
 _LARGEST = 2**63 - 1
 """The largest ``integerValue`` of an NSNumber."""
 
@@ -52,13 +52,13 @@ class Entry:
         self, fields: Mapping[str, Any], *, where: str, report: Callable[[Finding], None]
     ) -> None:
         self._fields, self.where, self._report = fields, where, report
-        self._known: set[str] = set()
+        self._read_names: set[str] = set()
 
     def others(self) -> dict[str, Any]:
         """The fields that were never read."""
-        return {name: value for name, value in self._fields.items() if name not in self._known}
+        return {name: value for name, value in self._fields.items() if name not in self._read_names}
 
-    def odd(self, message: str, *, serious: bool = False) -> None:
+    def add_finding(self, message: str, *, serious: bool = False) -> None:
         """Report a finding about this entry."""
         self._report(Finding(self.where, message, serious))
 
@@ -113,18 +113,20 @@ class Entry:
         return None
 
     def _get(self, name: str, *, needed: bool) -> Any:
-        self._known.add(name)
+        self._read_names.add(name)
         value = self._fields.get(name)
         if value is None and needed:
-            self.odd(f"{name} is missing; the entry is left out")
+            self.add_finding(f"{name} is missing; the entry is left out")
         return value
 
     def _refuse(
         self, name: str, value: object, rule: str, *, needed: bool, serious: bool = False
     ) -> None:
         if value is not None:  # a missing field has been reported
-            left = "the entry" if needed else "the field"
-            self.odd(f"{name}={_short(value)}: {rule}; {left} is left out", serious=serious)
+            omitted = "the entry" if needed else "the field"
+            self.add_finding(
+                f"{name}={_short(value)}: {rule}; {omitted} is left out", serious=serious
+            )
 
 
 def _as_float(value: int | float) -> float:
@@ -135,12 +137,12 @@ def _as_float(value: int | float) -> float:
 
 
 def _short(value: object) -> str:
-    if isinstance(value, int) and abs(value) > 10**_SHOWN:
+    if isinstance(value, int) and abs(value) > 10**_MOST_TEXT:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, (dict, list)):
         return f"a {type(value).__name__} of {len(value)}"
     text = repr(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
 
 
 FILES = tuple(
@@ -154,7 +156,7 @@ def read_configuration(folder: Path) -> Configuration:
     """Read the four files of a folder; invalid entries are left out and reported in ``findings``.
 
     Each file is an array of dicts. An entry is left out if a required field is missing or has the
-    wrong type or range (a ``true`` is no integer; PrivacyParameter is finite and above 0,
+    wrong type or range (``true`` is not an integer; PrivacyParameter is finite and above 0,
     SessionSeconds at least 1; SessionAmount is a whole number of at least 0), or if two entries of
     one name differ, since nothing says which of them the daemon takes. A PrivacyParameter that is
     0, negative or not a number is serious: the daemon refuses only what exceeds 2, and with such a
@@ -209,12 +211,12 @@ def _table(
         if name not in table:
             table[name] = row
         elif table[name] == row:
-            entry.odd("is listed twice, identically")
+            entry.add_finding("is listed twice, identically")
         else:
             refused.add(name)
             del table[name]
             rest = "both are left out, as it is unknown which is used"
-            entry.odd(f"is listed twice with different fields; {rest}", serious=True)
+            entry.add_finding(f"is listed twice with different fields; {rest}", serious=True)
     return table
 
 
@@ -238,7 +240,7 @@ def _entries(path: Path, report: Callable[[Finding], None]) -> Iterator[Entry]:
 
 def _key(name: str, entry: Entry) -> Key | None:
     properties = entry.text("PropertiesName", needed=True)
-    _unknown(entry)
+    _report_unknown(entry)
     return None if properties is None else Key(name, properties)
 
 
@@ -272,11 +274,11 @@ def _properties(name: str, entry: Entry) -> Properties | None:
 def _budget(name: str, entry: Entry) -> Budget | None:
     seconds = entry.positive("SessionSeconds", least=1, needed=True)
     amount = entry.integer("SessionAmount", least=0, needed=True)
-    _unknown(entry)
+    _report_unknown(entry)
     if seconds is None or amount is None:
         return None
-    if seconds not in SEEN_SESSION_SECONDS:
-        entry.odd(
+    if seconds not in EFFECTIVE_SESSION_SECONDS:
+        entry.add_finding(
             f"SessionSeconds={seconds:g}: the daemon's periods are hard-coded, and values other "
             "than a day or a week had no effect when tried (Tang et al., 5.2); the ledger uses the "
             "file's value"
@@ -286,20 +288,20 @@ def _budget(name: str, entry: Entry) -> Budget | None:
 
 def _parameters(_name: str, entry: Entry) -> Mapping[str, Any] | None:
     parameters = entry.table("AlgorithmParameters")
-    _unknown(entry)
+    _report_unknown(entry)
     return parameters
 
 
-def _unknown(entry: Entry) -> None:
+def _report_unknown(entry: Entry) -> None:
     for field in entry.others():
-        entry.odd(f"the field {quoted(field)} is unknown to dpaudit and is left out")
+        entry.add_finding(f"the field {quoted(field)} is unknown to dpaudit and is left out")
 
 
 ALGORITHMS = ("CountMedianSketch", "HadamardCountMedianSketch", "OneBitHistogram")
 """The PrivatizationAlgorithms whose records the paper shows (Figures 11 and 12)."""
 DEFAULT_PRIORITY = 1
 """For a version without SubmissionPriority (macOS 10.12.1): Figure 5's value."""
-_NAMED = 5
+_MOST_NAMES = 5
 """The most names that one finding lists; the rest is counted."""
 _LONGEST_CHAIN = 16
 
@@ -309,7 +311,7 @@ def resolve(configuration: Configuration) -> tuple[ResolvedKey, ...]:
 
     As the daemon runs it: a PrivacyParameter above 2 becomes 1, at SubmissionPriority 99999 (never
     submitted), and at most min(SessionAmount, 40) records of a key go into one report. The keys
-    that are left out are in :func:`unresolved`.
+    that are left out are in :func:`unresolved_findings`.
     """
     resolved = []
     for key in configuration.keys.values():
@@ -333,8 +335,8 @@ def resolve(configuration: Configuration) -> tuple[ResolvedKey, ...]:
     return tuple(resolved)
 
 
-def unresolved(configuration: Configuration) -> tuple[Finding, ...]:
-    """Why keys were left out of :func:`resolve`, and where the daemon departs from the files.
+def unresolved_findings(configuration: Configuration) -> tuple[Finding, ...]:
+    """Reasons why :func:`resolve` leaves keys out, and differences between daemon and files.
 
     Unknown PropertiesNames and BudgetKeyNames, names that lead back to a KeyName (also in a loop),
     PrivacyParameters that the daemon refuses, algorithms without known records, and server
@@ -353,11 +355,11 @@ def _without_properties(configuration: Configuration) -> Iterable[Finding]:
         if len(chain) == 1:
             why = f"{name!r} has no valid entry in keyproperties"
         elif chain[-1] in chain[:-1]:
-            loop = " → ".join(chain[:_NAMED])
+            loop = " → ".join(chain[:_MOST_NAMES])
             why = f"PropertiesName {name!r} is a KeyName, and following it makes a loop: {loop}"
         else:
             why = f"PropertiesName {name!r} is a KeyName, not the name of properties"
-        yield Finding(f"PropertiesName {name}", f"{why}; left out: {_listed(keys)}")
+        yield Finding(f"PropertiesName {name}", f"{why}; left out: {_names_text(keys)}")
 
 
 def _about_properties(configuration: Configuration) -> Iterable[Finding]:
@@ -371,20 +373,20 @@ def _about_properties(configuration: Configuration) -> Iterable[Finding]:
                 where,
                 f"BudgetKeyName {properties.budget!r} has no valid entry in budgetproperties. The "
                 "daemon may use its default budget, which the ledger does not assume; left out: "
-                f"{_listed(keys)}",
+                f"{_names_text(keys)}",
             )
         if properties.parameter > EPSILON_MAX:
             yield Finding(
                 where,
                 f"PrivacyParameter={properties.parameter:g} exceeds epsilonMax = {EPSILON_MAX:g}: "
                 f"the daemon uses {FALLBACK_EPSILON:g} and priority {NEVER_SUBMITTED}, so that no "
-                f"record is submitted: {_listed(keys)}",
+                f"record is submitted: {_names_text(keys)}",
             )
         elif properties.priority is not None and properties.priority >= NEVER_SUBMITTED:
             yield Finding(
                 where,
                 f"SubmissionPriority={properties.priority}: the daemon submits nothing from "
-                f"{NEVER_SUBMITTED} on, so the ledger counts nothing: {_listed(keys)}",
+                f"{NEVER_SUBMITTED} on, so the ledger counts nothing: {_names_text(keys)}",
             )
         if properties.algorithm not in ALGORITHMS:
             unknown = f"PrivatizationAlgorithm {properties.algorithm!r} is unknown"
@@ -404,8 +406,8 @@ def _chain(name: str, keys: Mapping[str, Key]) -> list[str]:
     return chain
 
 
-def _listed(names: list[str]) -> str:
+def _names_text(names: list[str]) -> str:
     if not names:
         return "no key"
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more

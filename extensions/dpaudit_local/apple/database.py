@@ -75,7 +75,7 @@ def table_columns(
         return frozenset()
     names = frozenset(name.upper() for name in columns)
     if not names:
-        findings.append(Finding(table, "no such table; nothing is known of its records"))
+        findings.append(Finding(table, "no such table; its records are unknown"))
     return names
 
 
@@ -120,24 +120,24 @@ def read_database(path: Path) -> Database:
     findings: list[Finding] = []
     with open_read_only(path) as connection:
         size = size_of(path)
-        balances = tuple(_guarded(BUDGETS, _balances, connection, findings, size))
+        balances = tuple(_read_table(BUDGETS, _balances, connection, findings, size))
         counts = tuple(
             c
             for table in (BITS, SKETCHES)
-            for c in _guarded(table, _counts, connection, findings, size)
+            for c in _read_table(table, _counts, connection, findings, size)
         )
     return Database(path, balances, counts, (*findings, *odd_balances(balances)))
 
 
-def _guarded(
-    table: str, read: Any, connection: sqlite3.Connection, findings: list[Finding], size: int
+def _read_table(
+    table: str, reader: Any, connection: sqlite3.Connection, findings: list[Finding], size: int
 ) -> Iterator[Any]:
-    """Yield from ``read`` until the table turns out to be damaged, which is a finding."""
+    """Yield from ``reader`` until the table turns out to be damaged, which is a finding."""
     try:
         bound_steps(connection, size=size)
         columns = table_columns(connection, table, findings)
         if columns:
-            yield from read(connection, table, columns, findings)
+            yield from reader(connection, table, columns, findings)
     except DAMAGE as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
             raise
@@ -189,10 +189,10 @@ def _counts(
     if lacking:
         unknown = "whether plain data is kept elsewhere is unknown"
         findings.append(Finding(table, f"no column {', '.join(lacking)}; {unknown}"))
-    what = f"{KEY} AS k, {STATE} AS s, COUNT(*), MIN({CREATED}), MAX({CREATED}), COUNT({CREATED})"
+    groups = f"{KEY} AS k, {STATE} AS s, COUNT(*), MIN({CREATED}), MAX({CREATED}), COUNT({CREATED})"
     sums = f"SUM({plain_data(columns)}), SUM({impossible_bit(columns)})"
     query = (
-        f"SELECT {what}, {sums} FROM {table} GROUP BY k, s ORDER BY k, s LIMIT {MOST_GROUPS + 1}"  # noqa: S608
+        f"SELECT {groups}, {sums} FROM {table} GROUP BY k, s ORDER BY k, s LIMIT {MOST_GROUPS + 1}"  # noqa: S608
     )
     rows = connection.execute(query)
     for n, (key, state, count, first, last, timed, plain, wrong) in enumerate(rows):
@@ -211,8 +211,8 @@ def _counts(
             message = f"{whose}: {wrong} of {count} rows have an impossible bit or position"
             findings.append(Finding(table, message))
         if key is None or state is None:
-            what = "have no ZKEY" if key is None else "have a ZSUBMITTED other than 0 and 1"
-            findings.append(Finding(table, f"{whose}: {count} rows {what}; left out"))
+            error = "have no ZKEY" if key is None else "have a ZSUBMITTED other than 0 and 1"
+            findings.append(Finding(table, f"{whose}: {count} rows {error}; left out"))
         else:
             yield RecordCount(
                 table, key, bool(state), count, from_coredata(first), from_coredata(last), plain
@@ -224,11 +224,11 @@ _CLOCK = timedelta(milliseconds=1)
 
 
 def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
-    """What is inconsistent in these rows under any configuration.
+    """Inconsistencies of these rows under any configuration.
 
     Negative balances, duplicate names, updates before the creation, and the jump that Tang et al.
     saw twice and could not explain (§A.2): a balance that equals the days from ZCREATIONDATE to
-    ZLASTUPDATE. Ordinary use can also lead to that number, so it is no proof.
+    ZLASTUPDATE. Ordinary use can also lead to that number, so it is not proof.
     """
     balances = tuple(balances)
     messages = [
@@ -255,7 +255,7 @@ def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
 
 
 def check_balances(database: Database, configuration: Configuration) -> tuple[Finding, ...]:
-    """Where the balances are impossible under ``configuration``.
+    """Balances that are impossible under ``configuration``.
 
     A budget starts with SessionAmount and gains SessionAmount for every whole SessionSeconds up to
     ZLASTUPDATE (Figure 19), so it holds at most (⌊(ZLASTUPDATE − ZCREATIONDATE)/SessionSeconds⌋ +

@@ -1,4 +1,4 @@
-"""What an audit of Apple's deployment reports: the ε permitted, submitted and shown by the bits."""
+"""The report of an audit of Apple's deployment: ε permitted, submitted and shown by the bits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpaudit.report import (
 from dpaudit.types import Interval
 from dpaudit.wording import NOTHING, count, quantity, upwards
 from dpaudit_local.apple.audit import AppleResult
-from dpaudit_local.apple.bits.estimates import Shown
+from dpaudit_local.apple.bits.estimates import ShownEpsilon
 from dpaudit_local.apple.charts import claim_of, claims_chart, days_chart
 from dpaudit_local.apple.ledger import Ledger, Line
 from dpaudit_local.apple.observed import Observed, Spent
@@ -74,10 +74,10 @@ def _headline(result: AppleResult) -> str:
     if not serious:
         return f"No finding: {permitted}."
     findings = f"{serious} findings are" if serious > 1 else "a finding is"
-    return f"Finding: {permitted}, and {findings} against the user{_worst(result)}."
+    return f"Finding: {permitted}, and {findings} against the user{_worst_key(result)}."
 
 
-def _worst(result: AppleResult) -> str:
+def _worst_key(result: AppleResult) -> str:
     """The key whose bits show the most above what is claimed."""
     more = [
         (s.record.low / s.claimed, s.record.low, s.claimed, s.key)
@@ -87,38 +87,38 @@ def _worst(result: AppleResult) -> str:
     if not more:
         return ""
     _, low, claimed, key = max(more, key=lambda m: m[0])
-    shown = f"; the bits of {key} show ε {wording.bounds(low)} per record"
-    return f"{shown}, where {quantity(claimed)} is claimed"
+    evidence = f"; the bits of {key} show ε {wording.bounds(low)} per record"
+    return f"{evidence}, where {quantity(claimed)} is claimed"
 
 
 def _meaning(result: AppleResult) -> Iterator[Meaning]:
-    """What the configuration of a deployed system means for its users."""
+    """The meaning of a deployed system's configuration for its users."""
     if result.verdict == "inconclusive":
         yield no_verdict()
         return
     permitted = result.ledger.permitted.per_day
-    says = (
+    text = (
         f"A device may reveal up to ε = {upwards(permitted)} about its user each day, and every "
         f"day adds as much: {odds_text(permitted)} in one day. Compare this with what users were "
         "told, and limit the sum over all days, not only the amount per day."
     )
-    yield Meaning(heading="What users may lose", says=says)
+    yield Meaning(heading="What users may lose", says=text)
     more = sum(s.verdict == "shows more" for s in result.shown)
     if more:
-        says = (
+        text = (
             f"The bits of {more:,} {'kind' if more == 1 else 'kinds'} of record were randomised "
             "less than is claimed, with 95 % confidence for all intervals together, so they reveal "
             "more about the user. Ask the operator which randomisation its code uses, and treat "
             "submitted records as less private than stated."
         )
-        yield Meaning(heading="Records are less private than claimed", says=says)
+        yield Meaning(heading="Records are less private than claimed", says=text)
     if sum(f.serious for f in result.findings) > more:
-        says = (
+        text = (
             "Files of the system contradict what is announced, or each other, to the "
             "disadvantage of the user; each is a fact about a file, without chance. Ask the "
             "operator about each of them, as listed below."
         )
-        yield Meaning(heading="Files contradict the announcement", says=says)
+        yield Meaning(heading="Files contradict the announcement", says=text)
 
 
 def _hazards(result: AppleResult) -> tuple[Hazard, ...]:
@@ -144,9 +144,9 @@ def _sections(result: AppleResult) -> Iterator[Section]:
         findings = findings_table(result.findings, serious=against, caption=caption)
     yield Section(title="Findings", blocks=(findings,))
     if ledger.lines:
-        yield Section(title="What the configuration permits", blocks=tuple(_permitted(result)))
+        yield Section(title="What the configuration permits", blocks=tuple(_ledger_blocks(result)))
     if result.shown:
-        says = (
+        text = (
             "The distribution of the noise does not depend on what was reported. These intervals "
             "are for the randomisation probability behind that noise. By the code: the ε of such a "
             "record if the code’s randomisation probability comes from the configured "
@@ -156,7 +156,7 @@ def _sections(result: AppleResult) -> Iterator[Section]:
         )
         shown = sorted(result.shown, key=lambda s: _VERDICTS.index(s.verdict))
         chart = claims_chart(shown)
-        blocks: list[Block] = [Text(says, terminal=True), *([chart] if chart else [])]
+        blocks: list[Block] = [Text(text, terminal=True), *([chart] if chart else [])]
         blocks += _shown_tables(shown)
         yield Section(title="What the bits of reports show", blocks=tuple(blocks))
     if observed is not None:
@@ -168,7 +168,7 @@ def _sections(result: AppleResult) -> Iterator[Section]:
         balances = _balances_table(result)
         yield Section(title="Unspent budget on the device", blocks=(balances,))
     if result.differences is not None and result.against is not None:
-        yield Section(title="What has changed", blocks=tuple(_differences(result)))
+        yield Section(title="What has changed", blocks=tuple(_difference_blocks(result)))
 
 
 def _facts(result: AppleResult) -> list[tuple[str, str]]:
@@ -182,7 +182,7 @@ def _facts(result: AppleResult) -> list[tuple[str, str]]:
             ("Unread or duplicate", count(observed.unread) if observed.unread else NOTHING),
             ("Records submitted", count(observed.total.records)),
             ("ε submitted, as claimed", quantity(observed.total.claimed)),
-            ("ε submitted, by the bits where they show it", _between(observed.total)),
+            ("ε submitted, by the bits where they show it", _shown_interval(observed.total)),
         ]
         if (day := observed.busiest) is not None:
             records = f"{count(day.total.records)} records"
@@ -193,7 +193,7 @@ def _facts(result: AppleResult) -> list[tuple[str, str]]:
     return facts
 
 
-def _permitted(result: AppleResult) -> Iterator[Block]:
+def _ledger_blocks(result: AppleResult) -> Iterator[Block]:
     ledger, sizes = result.ledger, result.configuration
     yield Text(
         f"{count(sizes.keys)} KeyNames with {count(sizes.properties)} PropertiesNames spend "
@@ -235,7 +235,9 @@ def _ledger_table(ledger: Ledger) -> Table:
             Column("ε per record", tuple(upwards(x.claimed.per_record) for x in lines), True),
             Column("ε per day", tuple(upwards(x.claimed.per_day) for x in lines), True),
             Column(
-                f"ε in {_days(ledger)}", tuple(upwards(x.claimed.over_days) for x in lines), True
+                f"ε in {_days(ledger)}",
+                tuple(upwards(x.claimed.over_days) for x in lines),
+                True,
             ),
         ),
         caption="What the budgets permit, by the PrivacyParameters; +: a key may stand for many",
@@ -276,7 +278,7 @@ def _bursts_table(ledger: Ledger) -> Table:
 
 
 def _code_text(ledger: Ledger) -> str:
-    """Why the code's ε differs from the claim, and its sums."""
+    """The reason why the code's ε differs from the claim, and its sums."""
     permitted, everything = ledger.permitted.coin_per_day, ledger.configured.coin_per_day
     sums = "The sum is not known, as not every algorithm is."
     if permitted is not None:
@@ -302,9 +304,9 @@ def _code_table(lines: Sequence[Line]) -> Table:
             Column("Budget", tuple(x.budget for x in rows)),
             Column("Algorithms", tuple(", ".join(x.algorithms) for x in rows)),
             Column("ε per record", tuple(upwards(x.claimed.per_record) for x in rows), True),
-            Column("by the code", tuple(_known(record) for record, _ in coins), True),
+            Column("by the code", tuple(_or_unknown(record) for record, _ in coins), True),
             Column("ε per day", tuple(upwards(x.claimed.per_day) for x in rows), True),
-            Column("by the code", tuple(_known(day) for _, day in coins), True),
+            Column("by the code", tuple(_or_unknown(day) for _, day in coins), True),
         ),
         caption="ε by the randomisation probability in the code (not in the paper’s sums)",
         left_out=len(lines) - len(rows),
@@ -312,7 +314,7 @@ def _code_table(lines: Sequence[Line]) -> Table:
     )
 
 
-def _known(epsilon: float | None) -> str:
+def _or_unknown(epsilon: float | None) -> str:
     return "not known" if epsilon is None else upwards(epsilon)
 
 
@@ -328,15 +330,23 @@ def _sums_table(ledger: Ledger) -> Table:
             Column("Sum of", (first, *active, ledger.configured.name)),
             Column("ε per day", tuple(upwards(t.per_day) for t in rows), True),
             Column(over, tuple(upwards(t.over_days) for t in rows), True),
-            Column("ε per day\nby the code", tuple(_known(t.coin_per_day) for t in rows), True),
-            Column(f"{over}\nby the code", tuple(_known(t.coin_over_days) for t in rows), True),
+            Column(
+                "ε per day\nby the code",
+                tuple(_or_unknown(t.coin_per_day) for t in rows),
+                True,
+            ),
+            Column(
+                f"{over}\nby the code",
+                tuple(_or_unknown(t.coin_over_days) for t in rows),
+                True,
+            ),
         ),
         caption="Sums of ε",
         terminal="Sums of ε",
     )
 
 
-def _shown_tables(every: Sequence[Shown]) -> Iterator[Table]:
+def _shown_tables(every: Sequence[ShownEpsilon]) -> Iterator[Table]:
     """Claims, what the bits show, and on what basis; then flip probabilities and checks."""
     shown = every[:MOST_ROWS]
     keys = Column("Key", tuple(s.key for s in shown))
@@ -371,7 +381,7 @@ def _shown_tables(every: Sequence[Shown]) -> Iterator[Table]:
     )
 
 
-def _claims(shown: Shown) -> str:
+def _claims(shown: ShownEpsilon) -> str:
     """The claims; each on a line of its own if they differ."""
     claims = {
         by: quantity(claimed)
@@ -383,7 +393,7 @@ def _claims(shown: Shown) -> str:
     return "\n".join(f"{by} {value}" for by, value in claims.items())
 
 
-def _checks(shown: Shown) -> str:
+def _checks(shown: ShownEpsilon) -> str:
     return "\n".join(f"{c.name}: p = {wording.p_value(c.p)}" for c in shown.checks) or NOTHING
 
 
@@ -399,7 +409,7 @@ def _flip(interval: Interval | None) -> str:
 
 
 def _spent_tables(observed: Observed) -> Iterator[Table]:
-    """What reports hold: by budget with the total, and by day."""
+    """Submitted records and ε: by budget with the total, and by day."""
     rows, days = (*observed.budgets, observed.total), observed.days[:MOST_ROWS]
     reports = f"{count(observed.reports)} report{'' if observed.reports == 1 else 's'}"
     yield Table(
@@ -427,11 +437,11 @@ def _amounts(rows: Iterable[Spent]) -> tuple[Column, ...]:
     return (
         Column("Records", tuple(count(r.records) for r in rows), True),
         Column("ε as claimed", tuple(quantity(r.claimed) for r in rows), True),
-        Column("ε by the bits,\nelse as claimed", tuple(map(_between, rows)), True),
+        Column("ε by the bits,\nelse as claimed", tuple(map(_shown_interval, rows)), True),
     )
 
 
-def _between(spent: Spent) -> str:
+def _shown_interval(spent: Spent) -> str:
     return wording.bounds(spent.shown_low, spent.shown_high)
 
 
@@ -451,8 +461,8 @@ def _balances_table(result: AppleResult) -> Table:
     )
 
 
-def _differences(result: AppleResult) -> Iterator[Block]:
-    """What changed between two configurations."""
+def _difference_blocks(result: AppleResult) -> Iterator[Block]:
+    """The differences between two configurations."""
     older = result.against.folder if result.against else ""
     differences = result.differences or ()
     if not differences:

@@ -1,4 +1,4 @@
-"""What changed between two configurations, as Tang et al. (2017) tabulate it in Table 3."""
+"""Differences between two configurations, as Tang et al. (2017) tabulate it in Table 3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration permits: ε per record, per day, over days and after a pause."""
+"""The loss that a configuration permits: ε per record, per day, over days and after a pause."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What a budget may lose at once after the ledger's days without use, as it rolls over."""
+    """The largest loss of a budget at once, after the ledger's days without use."""
 
     balance: int
     report_records: int
@@ -127,11 +127,11 @@ class Ledger:
     10.1.1); ``configured`` everything.
 
     Formal guarantee: a device that follows the configuration and the daemon's known rules submits
-    no records whose claimed ε sum to more than ``over_days`` within so many days of its opt-in. Not
-    claimed: that the claimed ε is the true one (see ``coin``), nor anything about keys that were
-    left out or balances that were changed from outside; nor that every budget grows: on macOS 10.12
-    the authors saw those of default and AppDeepLink stay constant (footnote 5), and Figure 2's
-    health has not grown in 80 days either. The ledger takes the files at face value.
+    no records whose claimed ε sum to more than ``over_days`` within ``days`` days of its opt-in.
+    Not claimed: that the claimed ε is the true one (see ``coin``), nor anything about keys that
+    were left out or balances that were changed from outside; nor that every budget grows: on macOS
+    10.12 the authors saw those of default and AppDeepLink stay constant (footnote 5), and Figure
+    2's health has not grown in 80 days either. The ledger takes the files at face value.
     """
 
     days: int

@@ -132,7 +132,7 @@ class RecordCount:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What the budget database holds, read without changing it."""
+    """The contents of the budget database, read without changing it."""
 
     path: Path
     balances: tuple[Balance, ...]

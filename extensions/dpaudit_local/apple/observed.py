@@ -1,4 +1,4 @@
-"""What was submitted: records and ε per budget and day, and whether the limits were kept."""
+"""Submitted records and ε per budget and day, and violations of the limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpaudit.findings import Finding
 from dpaudit_local.apple.bits.estimates import (
     MOST_GROUPS,
     Group,
-    Shown,
+    ShownEpsilon,
     group_of,
     reported_epsilon,
 )
@@ -61,39 +61,39 @@ class ReportLimits:
         records: Counter[str] = Counter()
         for segment in report.segments:
             records[segment.key] += len(segment.records)
-            self._algorithm(segment.key, segment.algorithm)
+            self._check_algorithm(segment.key, segment.algorithm)
         for name, count in records.items():
             key = self._resolved.get(name)
             if key is None:
-                self._unknown(name)
+                self._report_unknown(name)
                 continue
             if count > key.records_per_report:
                 message = (
                     f"{quoted(name)} has {count} records in one report, but "
                     f"min(SessionAmount, {MOST_RECORDS}) = {key.records_per_report} are allowed"
                 )
-                self._list("key", Finding(report.path.name, message, serious=True))
+                self._add_finding("key", Finding(report.path.name, message, serious=True))
             if key.priority >= NEVER_SUBMITTED and count:
                 message = f"submitted despite its SubmissionPriority {key.priority}"
-                self._once("priority", name, message, serious=True)
+                self._report_once("priority", name, message, serious=True)
             if report.created is not None:
                 self._submitted[key.budget.name][report.created.date()] += count
 
     def findings(self) -> tuple[Finding, ...]:
         """The findings, serious ones first."""
         for budget, days in sorted(self._submitted.items()):
-            for finding in self._balance(self._budgets[budget], days):
-                self._list(f"balance of {budget}", finding)
+            for finding in self._balance_findings(self._budgets[budget], days):
+                self._add_finding(f"balance of {budget}", finding)
         every = [f for some in self._findings.values() for f in some]
         for kind, n in self._more.items():
             message = f"at least {n} more findings like those before ({kind})"
             every.append(Finding("reports", message, serious=self._findings[kind][0].serious))
         return tuple(sorted(every, key=lambda f: not f.serious))
 
-    def _balance(self, budget: Budget, days: Counter[date]) -> Iterator[Finding]:
+    def _balance_findings(self, budget: Budget, days: Counter[date]) -> Iterator[Finding]:
         created = self._created.get(budget.name)
         if created is None:
-            yield from _crowded(budget, days)
+            yield from _crowding_findings(budget, days)
             return
         # the time in a name may be of another time zone
         start = created.date() - _DAY if created.date() > date.min else date.min
@@ -113,32 +113,32 @@ class ReportLimits:
             older = f"{before} records are older than the budget ({created.date()})"
             yield Finding(budget.name, f"{older}: an earlier opt-in")
 
-    def _algorithm(self, name: str, algorithm: str) -> None:
+    def _check_algorithm(self, name: str, algorithm: str) -> None:
         properties = self._resolved[name].properties if name in self._resolved else None
         if properties and algorithm not in (properties.algorithm, properties.server_algorithm):
             stated = quoted(properties.algorithm)
             message = f"privatised with {quoted(algorithm)}, but the configuration says {stated}"
-            self._once("algorithm", name, message)
+            self._report_once("algorithm", name, message)
 
-    def _unknown(self, name: str) -> None:
+    def _report_unknown(self, name: str) -> None:
         message = "submitted, but not in the configuration"
         if self._patterns:
             message = "not among the configuration's keys; a key pattern may stand for it"
-        self._once("unknown", name, message, serious=not self._patterns)
+        self._report_once("unknown", name, message, serious=not self._patterns)
 
-    def _once(self, kind: str, name: str, message: str, *, serious: bool = False) -> None:
+    def _report_once(self, kind: str, name: str, message: str, *, serious: bool = False) -> None:
         if len(self._reported) < _MOST * 100 and (kind, name) not in self._reported:
             self._reported.add((kind, name))
-            self._list(kind, Finding(name, message, serious))
+            self._add_finding(kind, Finding(name, message, serious))
 
-    def _list(self, kind: str, finding: Finding) -> None:
+    def _add_finding(self, kind: str, finding: Finding) -> None:
         if len(self._findings[kind]) < _MOST:
             self._findings[kind].append(finding)
         else:
             self._more[kind] += 1
 
 
-def _crowded(budget: Budget, days: Counter[date]) -> Iterator[Finding]:
+def _crowding_findings(budget: Budget, days: Counter[date]) -> Iterator[Finding]:
     """A finding if more than two grants were submitted within SessionSeconds, and when most.
 
     Two may coincide in honest use: one report spends the previous grant, the next the new one.
@@ -192,7 +192,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the reports that still exist hold.
+    """The contents of the reports that still exist.
 
     Not claimed: that there were no others (the daemon deletes them after a month, iOS after a
     week), or that a renamed file is of the day in its name. ε is pure and added up record by
@@ -252,8 +252,8 @@ class Spending:
             self._records[where] += len(segment.records)
         self._limits.add(report)
 
-    def observed(self, shown: Mapping[Group, Shown] | None = None) -> Observed:
-        """What was spent; ``shown`` is what the bits of each group of records show."""
+    def summary(self, shown: Mapping[Group, ShownEpsilon] | None = None) -> Observed:
+        """The sums of ε; ``shown`` has the estimate of each group of records."""
         each = {group: self._epsilon(group, (shown or {}).get(group)) for group in self._claims}
         by_day: dict[date, list[Spent]] = {}
         everything = []
@@ -284,10 +284,10 @@ class Spending:
             shown_per_day=(rate.shown_low / max(1, span), rate.shown_high / max(1, span)),
             says=_rate(rate.claimed, span),
             unclaimed=unclaimed,
-            findings=(*self._not_counted(unclaimed), *self._limits.findings()),
+            findings=(*self._uncounted_findings(unclaimed), *self._limits.findings()),
         )
 
-    def _epsilon(self, group: Group, shown: Shown | None) -> tuple[float, float, float]:
+    def _epsilon(self, group: Group, shown: ShownEpsilon | None) -> tuple[float, float, float]:
         """The ε of one record: claimed, and the least and most by its bits."""
         claimed = self._claims[group]
         if claimed is None:
@@ -298,7 +298,7 @@ class Spending:
             return claimed, claimed, claimed
         return claimed, shown.record.low, shown.record.high
 
-    def _not_counted(self, unclaimed: int) -> Iterator[Finding]:
+    def _uncounted_findings(self, unclaimed: int) -> Iterator[Finding]:
         if unclaimed:
             message = f"{unclaimed} records have no stated ε; they count as 0 in the claimed ε"
             yield Finding("reports", message, serious=True)

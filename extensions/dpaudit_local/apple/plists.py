@@ -65,7 +65,7 @@ def read_plist(path: Path, *, limit: int = MOST_BYTES, nodes: int = MOST_NODES) 
 
 
 class _RefusedError(Exception):
-    """Why a property list is refused: the rule and the fix; :func:`read_plist` names the file."""
+    """A property list is refused: the rule and the fix; :func:`read_plist` names the file."""
 
 
 class _UniqueKeys(dict[str, Any]):
@@ -75,11 +75,11 @@ class _UniqueKeys(dict[str, Any]):
         if not isinstance(key, str):
             raise _RefusedError("has a dict key that is not a string; plutil -lint shows where")
         if key in self:
-            raise _RefusedError(f"has the key {key[:_SHOWN]!r} twice in one dict; keep one of them")
+            raise _RefusedError(f"has the key {key[:_LONG]!r} twice in one dict; keep one of them")
         super().__setitem__(key, value)
 
 
-_SHOWN = 80
+_LONG = 80
 _CONTAINERS = frozenset({"dict", "array"})
 _LEAVES = frozenset({"key", "string", "integer", "real", "date", "data", "true", "false"})
 _TEXTS = {
@@ -95,9 +95,9 @@ class _XmlCheck:
     """One pass of expat over an XML property list, for errors that ``plistlib`` overlooks."""
 
     def __init__(self, nodes: int) -> None:
-        self._most, self._seen, self._values = nodes, 0, 0
-        self._open: list[str] = []
-        self._words: list[str] = []
+        self._most, self._count, self._values = nodes, 0, 0
+        self._path: list[str] = []
+        self._parts: list[str] = []
 
     def check(self, data: bytes) -> None:
         """Check the elements without building anything.
@@ -118,8 +118,8 @@ class _XmlCheck:
         if self._values != 1:
             raise _RefusedError(f"holds {self._values} values where a property list has one")
 
-    def _refuse(self, what: str) -> _RefusedError:
-        return _RefusedError(f"line {self._parser.CurrentLineNumber} {what}")
+    def _refuse(self, error: str) -> _RefusedError:
+        return _RefusedError(f"line {self._parser.CurrentLineNumber} {error}")
 
     def _doctype(
         self, _name: str, _system: str | None, _public: str | None, internal: bool
@@ -131,39 +131,39 @@ class _XmlCheck:
             )
 
     def _start(self, element: str, _attributes: dict[str, str]) -> None:
-        inside = self._open[-1] if self._open else None
+        inside = self._path[-1] if self._path else None
         if inside is None:
             if element != "plist":
                 raise self._refuse(
-                    f"starts with <{element[:_SHOWN]}>; a property list starts with <plist>"
+                    f"starts with <{element[:_LONG]}>; a property list starts with <plist>"
                 )
         elif element not in _CONTAINERS and element not in _LEAVES:
             raise self._refuse(
-                f"has <{element[:_SHOWN]}>, which is not an element of property lists; correct it"
+                f"has <{element[:_LONG]}>, which is not an element of property lists; correct it"
             )
         elif inside in _LEAVES:
             raise self._refuse(f"has <{element}> inside <{inside}>; close that first")
         elif element == "key" and inside != "dict":
             raise self._refuse(f"has <key> inside <{inside}>; only a dict has keys")
         else:
-            self._seen += 1
+            self._count += 1
             self._values += inside == "plist"
-            if self._seen > self._most:
+            if self._count > self._most:
                 raise self._refuse(f"has value number {self._most + 1:,}; no such file has so many")
-            if len(self._open) > MOST_DEPTH:
+            if len(self._path) > MOST_DEPTH:
                 raise self._refuse(f"nests deeper than {MOST_DEPTH}; no such file does")
-        self._open.append(element)
-        self._words = []
+        self._path.append(element)
+        self._parts = []
 
     def _end(self, element: str) -> None:
-        self._open.pop()
-        if element in _TEXTS and not _TEXTS[element].fullmatch(text := "".join(self._words)):
-            raise self._refuse(f"has {text[:_SHOWN]!r} in <{element}>; correct it")
+        self._path.pop()
+        if element in _TEXTS and not _TEXTS[element].fullmatch(text := "".join(self._parts)):
+            raise self._refuse(f"has {text[:_LONG]!r} in <{element}>; correct it")
 
     def _text(self, text: str) -> None:
-        if self._open and self._open[-1] in _TEXTS:
-            self._words.append(text)
-        elif not text.isspace() and not (self._open and self._open[-1] in _LEAVES):
+        if self._path and self._path[-1] in _TEXTS:
+            self._parts.append(text)
+        elif not text.isspace() and not (self._path and self._path[-1] in _LEAVES):
             raise self._refuse("has text outside any value; remove it or close its element")
 
 

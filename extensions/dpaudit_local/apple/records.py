@@ -25,7 +25,7 @@ _SIGNS = {"+1": 1, "-1": -1}
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoding:
     """The readable records of one segment, in order, and findings on the segment and the rest."""
 
     reports: tuple[BitReports | SketchReports | HadamardReports, ...]
@@ -35,10 +35,10 @@ class Decoded:
 
 
 class _RefusedError(Exception):
-    """What is wrong with a record, or with the parameters."""
+    """An error in a record, or in the parameters."""
 
 
-def decode(segment: Segment) -> Decoded:
+def decode(segment: Segment) -> Decoding:
     """Decode the records of ``segment`` by its algorithm (Figures 11 and 12); none is guessed.
 
     ``OneBitHistogram``: a position, ±1; positions from ``p`` on are kept and are a finding (Figure
@@ -56,17 +56,17 @@ def decode(segment: Segment) -> Decoded:
     reader, where, total = ALGORITHMS.get(segment.algorithm), segment.key, len(segment.records)
     if reader is None:
         message = f"unknown algorithm {quoted(segment.algorithm)}; its records are left out"
-        return Decoded((), total, (Finding(where, message),))
+        return Decoding((), total, (Finding(where, message),))
     try:
-        read, finish = reader(segment.parameters)
+        read_record, finish = reader(segment.parameters)
     except _RefusedError as error:
-        return Decoded((), total, (Finding(where, f"{error}; the records are left out"),))
+        return Decoding((), total, (Finding(where, f"{error}; the records are left out"),))
     findings: list[Finding] = []
     rows: list[Any] = []
     wrong: dict[str, list[int]] = defaultdict(list)
     for n, record in enumerate(segment.records):
         try:
-            rows.append(read(record.split(",")))
+            rows.append(read_record(record.split(",")))
         except _RefusedError as error:
             wrong[str(error)].append(n)
     for why, numbers in wrong.items():
@@ -75,7 +75,7 @@ def decode(segment: Segment) -> Decoded:
         findings.append(Finding(where, message))
     reports, remarks = finish(rows)
     findings += [Finding(where, remark) for remark in remarks]
-    return Decoded(reports, total - len(rows), tuple(findings))
+    return Decoding(reports, total - len(rows), tuple(findings))
 
 
 _Made = tuple[tuple[BitReports | SketchReports | HadamardReports, ...], list[str]]

@@ -86,39 +86,39 @@ def read_reports(folder: Path, *, limit: int = MOST_BYTES) -> Iterator[Report]:
 
 
 def _walk(folder: Path, limit: int) -> Iterator[Report]:
-    waiting, seen = [(folder, 0)], set[bytes]()
+    waiting, digests = [(folder, 0)], set[bytes]()
     while waiting:
         path, depth = waiting.pop()
         try:
             with os.scandir(path) as entries:
                 listing = sorted(entries, key=lambda entry: entry.name, reverse=True)
         except OSError as error:
-            yield _unread(path, f"cannot be listed ({error.strerror}); its files are not read")
+            yield _unreadable(path, f"cannot be listed ({error.strerror}); its files are not read")
             continue
         folders = []
         for entry in reversed(listing):
             here = path / entry.name
             if entry.is_symlink():
-                yield _unread(here, "a symbolic link; not followed")
+                yield _unreadable(here, "a symbolic link; not followed")
             elif entry.is_dir(follow_symlinks=False):
                 if depth == MOST_DEPTH:
-                    yield _unread(here, f"more than {MOST_DEPTH} folders deep; not read")
+                    yield _unreadable(here, f"more than {MOST_DEPTH} folders deep; not read")
                 else:
                     folders.append((here, depth + 1))
             elif is_report(entry.name):
-                yield _once(read_report(here, limit=limit), seen)
+                yield _without_copy(read_report(here, limit=limit), digests)
         waiting += reversed(folders)
 
 
-def _once(report: Report, seen: set[bytes]) -> Report:
+def _without_copy(report: Report, digests: set[bytes]) -> Report:
     """``report``, without its segments if it is a copy."""
     if not report.segments:
         return report
     digest = hashlib.blake2b(str(report.created).encode(), digest_size=16)
     for s in report.segments:
         digest.update(repr((s.key, s.algorithm, sorted(s.parameters.items()), s.records)).encode())
-    if digest.digest() not in seen:
-        seen.add(digest.digest())
+    if digest.digest() not in digests:
+        digests.add(digest.digest())
         return report
     message = "a copy of an earlier report (same time and records); counted once"
     copy = Finding(path_text(report.path), message)
@@ -136,7 +136,7 @@ def read_report(path: Path, *, limit: int = MOST_BYTES) -> Report:
         text = _text(path, limit)
         documents, errors = read_documents(text)
     except RefusedJsonError as error:
-        return _unread(path, f"{error}; not read")
+        return _unreadable(path, f"{error}; not read")
     findings = _Findings(path_text(path), [])
     for overlooked in errors:
         findings.add(f"{overlooked}; overlooked")
@@ -155,21 +155,21 @@ class _Findings:
     """The findings of one file, up to a limit."""
 
     where: str
-    kept: list[Finding]
+    findings: list[Finding]
     others: int = 0
 
     def add(self, message: str) -> None:
-        if len(self.kept) < _MOST_FINDINGS:
-            self.kept.append(Finding(self.where, message))
+        if len(self.findings) < _MOST_FINDINGS:
+            self.findings.append(Finding(self.where, message))
         else:
             self.others += 1
 
     def all(self) -> tuple[Finding, ...]:
         more = Finding(self.where, f"{self.others} more findings like these")
-        return (*self.kept, more) if self.others else tuple(self.kept)
+        return (*self.findings, more) if self.others else tuple(self.findings)
 
 
-def _unread(path: Path, why: str) -> Report:
+def _unreadable(path: Path, why: str) -> Report:
     return Report(path, None, time_in(path.name), (), (Finding(path_text(path), why),))
 
 
@@ -205,7 +205,7 @@ def _segments(document: Any, versions: list[int], findings: _Findings) -> Iterat
             f"{len(document)} segments; those after the first {_MOST_SEGMENTS} are left out"
         )
     for n, entry in enumerate(document[:_MOST_SEGMENTS], 1):
-        wrong = _wrong(entry)
+        wrong = _segment_error(entry)
         if wrong:
             findings.add(f"segment {n} of {len(document)}: {wrong}; left out")
             continue
@@ -216,8 +216,8 @@ def _segments(document: Any, versions: list[int], findings: _Findings) -> Iterat
         yield Segment(entry["key"], entry["algorithm"], entry.get("parameters", {}), records)
 
 
-def _wrong(entry: Any) -> str | None:
-    """Why ``entry`` is not a segment."""
+def _segment_error(entry: Any) -> str | None:
+    """The reason why ``entry`` is not a segment; None if it is one."""
     if not isinstance(entry, dict):
         return "not an object"
     for name in ("key", "algorithm"):
@@ -253,7 +253,7 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 class RefusedJsonError(Exception):
-    """Why a text is refused."""
+    """A text is refused; the message says why."""
 
 
 def read_documents(text: str) -> tuple[list[Any], list[str]]:
@@ -307,14 +307,14 @@ def _documents(text: str, *, strict: bool) -> tuple[list[Any], bool]:
     )
     documents: list[Any] = []
     commas = False
-    place = _after(text, 0)
+    place = _skip_separators(text, 0)
     try:
         while place < len(text):
             if len(documents) == MOST_DOCUMENTS:
                 raise RefusedJsonError(f"more than {MOST_DOCUMENTS} JSON documents")
             document, end = decoder.raw_decode(text, place)
             documents.append(document)
-            place = _after(text, end)
+            place = _skip_separators(text, end)
             commas = commas or "," in text[end:place]
     except RecursionError:
         raise RefusedJsonError("nested too deep") from None
@@ -325,7 +325,7 @@ def _documents(text: str, *, strict: bool) -> tuple[list[Any], bool]:
     return documents, commas
 
 
-def _after(text: str, place: int) -> int:
+def _skip_separators(text: str, place: int) -> int:
     match = _BETWEEN.match(text, place)
     return place if match is None else match.end()
 
@@ -333,14 +333,14 @@ def _after(text: str, place: int) -> int:
 def _without_commas(text: str) -> tuple[str, int]:
     commas = 0
 
-    def replaced(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         nonlocal commas
         if match.group() != ",":
             return match.group()
         commas += 1
         return " "
 
-    return _STRING_OR_COMMA.sub(replaced, text), commas
+    return _STRING_OR_COMMA.sub(replacement, text), commas
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

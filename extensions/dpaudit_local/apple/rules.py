@@ -9,12 +9,12 @@ from dpaudit_local.apple.model import Properties, ResolvedKey
 
 __all__ = [
     "DAY",
+    "EFFECTIVE_SESSION_SECONDS",
     "EPSILON_MAX",
     "FALLBACK_EPSILON",
     "MOST_RECORDS",
     "NEVER_SUBMITTED",
     "REPORT_SECONDS",
-    "SEEN_SESSION_SECONDS",
     "coin_epsilon",
     "epsilon_by_coin",
     "reports_within",
@@ -33,7 +33,7 @@ FALLBACK_EPSILON = 1.0
 """Used instead of a refused PrivacyParameter."""
 NEVER_SUBMITTED = 99_999
 """The SubmissionPriority after a refusal, so that the record is not submitted (section 5.2)."""
-SEEN_SESSION_SECONDS = (DAY, 7 * DAY)
+EFFECTIVE_SESSION_SECONDS = (DAY, 7 * DAY)
 """The only periods in Apple's files that had an effect (section 5.2)."""
 
 

@@ -28,10 +28,10 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in one read transaction; neither the file nor its folder is written to.
 
     SQLite itself would write: in WAL mode a reader makes ``-shm`` and ``-wal`` files, and after a
-    crash the first reader rolls the ``-journal`` back. So a file in WAL mode that nobody has open
-    is read as immutable; one with a ``-wal`` or ``-shm`` next to it, or with a journal to be rolled
-    back, is read from a copy in a private temporary folder; any other is opened with ``mode=ro``,
-    which takes only a shared lock. If a writer has locked it, we wait at most 2 s.
+    crash the first reader rolls the ``-journal`` back. So a file in WAL mode that no program has
+    open is read as immutable; one with a ``-wal`` or ``-shm`` next to it, or with a journal to be
+    rolled back, is read from a copy in a private temporary folder; any other is opened with
+    ``mode=ro``, which takes only a shared lock. If a writer has locked it, we wait at most 2 s.
 
     Not claimed: that a change of a file that we read as immutable is always noticed (size,
     modification time and inode are compared before and after).
@@ -45,21 +45,21 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     sizes = {ending: _size(path, ending) for ending in BESIDE}
     if not wal:
         try:
-            with _connected(path, "mode=ro") as connection:
+            with _connect(path, "mode=ro") as connection:
                 yield connection
                 return
         except _HotJournalError:
             pass
     elif not sizes["-wal"] and sizes["-shm"] is None:
-        with _connected(path, "mode=ro&immutable=1") as connection:
+        with _connect(path, "mode=ro&immutable=1") as connection:
             yield connection
-        _unchanged(path, before)
+        _check_unchanged(path, before)
         return
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
         copy = Path(folder) / "copy.sqlite"
         _copy(path, copy)
-        _unchanged(path, before)
-        with _connected(copy, "mode=rw", name=path) as connection:
+        _check_unchanged(path, before)
+        with _connect(copy, "mode=rw", name=path) as connection:
             yield connection
 
 
@@ -83,7 +83,7 @@ def _state(path: Path) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _unchanged(path: Path, before: tuple[int, int, int]) -> None:
+def _check_unchanged(path: Path, before: tuple[int, int, int]) -> None:
     if _state(path) != before:
         raise _refuse(
             path, "changed while it was read; stop the daemon or copy the file, then read again"
@@ -120,8 +120,8 @@ def _copy(path: Path, copy: Path) -> None:
 
 
 @contextmanager
-def _connected(path: Path, how: str, *, name: Path | None = None) -> Iterator[sqlite3.Connection]:
-    shown = name or path
+def _connect(path: Path, how: str, *, name: Path | None = None) -> Iterator[sqlite3.Connection]:
+    place = name or path
     try:
         uri = f"{Path(os.path.abspath(path)).as_uri()}?{how}"
         with closing(
@@ -137,9 +137,9 @@ def _connected(path: Path, how: str, *, name: Path | None = None) -> Iterator[sq
             raise _HotJournalError from None
         if code & 0xFF == sqlite3.SQLITE_BUSY:
             raise _refuse(
-                shown,
+                place,
                 f"locked by another program for {_PATIENCE:g} s; stop it, or read a copy",
             ) from None
         raise _refuse(
-            shown, f"cannot be read as SQLite ({why(error)}); it is damaged or incomplete"
+            place, f"cannot be read as SQLite ({why(error)}); it is damaged or incomplete"
         ) from None

@@ -1,6 +1,6 @@
-"""What devices do to an object, and what a server estimates from it.
+"""Local mechanisms: the device's randomisation and the server's estimate.
 
-One mechanism per file, the server beside the device. Objects are whole numbers from 0; a
+One mechanism per file, with its server. Objects are whole numbers from 0; a
 ``LocalMechanism`` (``dpaudit.protocols``) makes one report of each, ``reports`` holds their shapes:
 
 - ``randomized_response``: ``RandomizedResponse``, ``RandomizedResponseServer``; ``Identity``, the

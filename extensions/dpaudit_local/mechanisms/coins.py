@@ -23,14 +23,14 @@ __all__ = [
     "biased_word",
     "epsilon_of_words",
     "lying_words",
-    "packed",
-    "unpacked_words",
+    "pack_words",
+    "unpack_words",
 ]
 
 WORDS = 1 << 64
 
 LARGEST_EPSILON = 32.0
-"""Beyond, 2^64 words are too few for the law; there is no privacy left to speak of either."""
+"""Above it, 2^64 words are too few for the law, and there is practically no privacy."""
 
 
 def lying_words(epsilon: float, categories: int) -> int:
@@ -48,17 +48,17 @@ def lying_words(epsilon: float, categories: int) -> int:
     2.718281828459045
     """
     epsilon = privacy_number("epsilon", epsilon, LARGEST_EPSILON)
-    categories = whole_number("categories", categories, 2, hint="; fewer leave nothing to ask")
+    categories = whole_number("categories", categories, 2, hint="")
     with localcontext() as context:
         context.prec = 60
         share = WORDS / (Decimal(epsilon).exp() + categories - 1)
-        words = math.ceil(share)
-    if not 0 < words < WORDS - (categories - 1) * words:
+        count = math.ceil(share)
+    if not 0 < count < WORDS - (categories - 1) * count:
         raise UsageError(
             f"epsilon={epsilon}: too small for {categories} categories and coins of 2^-64; "
-            "take a larger ε or fewer"
+            "use a larger ε or fewer categories"
         )
-    return words
+    return count
 
 
 def epsilon_of_words(words: int, categories: int) -> float:
@@ -104,12 +104,12 @@ def _fill(out, threshold, seed):  # type: ignore[no-untyped-def]
             out[row, i] = word
 
 
-def packed(words: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint8]:
+def pack_words(words: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint8]:
     """64-bit words as rows of bytes, bit i in byte i // 8 at 1 << i % 8, cut to ``bits``."""
     return words.astype("<u8", copy=False).view(np.uint8)[:, : bits // 8]
 
 
-def unpacked_words(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+def unpack_words(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     """Rows of bytes as 64-bit words, bit i at 1 << i % 64; missing bytes are 0."""
     spare = -bits.shape[1] % 8
     full = np.ascontiguousarray(np.pad(bits, ((0, 0), (0, spare))) if spare else bits)
@@ -123,12 +123,12 @@ def biased_bits(n: int, bits: int, *, words: int, stream: Stream) -> npt.NDArray
     ``stream``, one generator per row), not secret from someone who sees it.
 
     Raises:
-        UsageError: ``bits`` is no positive multiple of 8, or ``words`` is not in 0 … 2^64 − 1.
+        UsageError: ``bits`` is not a positive multiple of 8, or ``words`` is not in 0 … 2^64 − 1.
     """
     if bits < 8 or bits % 8:
-        raise UsageError(f"bits={bits}: bits are packed in bytes; take a multiple of 8")
+        raise UsageError(f"bits={bits}: must be a multiple of 8, as bits are packed in bytes")
     if not 0 <= words < WORDS:
-        raise UsageError(f"words={words}: of 2^64 words, 0 … 2^64 − 1 can make a bit 1")
+        raise UsageError(f"words={words}: must be from 0 to 2^64 − 1")
     out = np.empty((n, -(-bits // 64)), np.uint64)
     _fill(out, _U(words), seed_words(stream))
-    return packed(out, bits)
+    return pack_words(out, bits)

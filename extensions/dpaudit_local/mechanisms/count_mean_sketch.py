@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.numeric.random_words import below, jit, seed_words, start
 from dpaudit.protocols import Stream
-from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, biased_word, packed, unpacked_words
+from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, biased_word, pack_words, unpack_words
 from dpaudit_local.mechanisms.hashing import HashFamily
 from dpaudit_local.mechanisms.mean_sketches import MeanServer, MeanSketch, read_only, smallest_type
 from dpaudit_local.mechanisms.reports import SketchReports, check_indices, privacy_number
@@ -72,7 +72,9 @@ class CountMeanSketch(MeanSketch):
 
     def _check_m(self) -> None:
         if self.m % 8:
-            raise UsageError(f"m={self.m}: the bits are packed in bytes; take a multiple of 8")
+            raise UsageError(
+                f"m={self.m}: the must be a multiple of 8, as bits are packed in bytes"
+            )
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> SketchReports:
         """One report per object (n,).
@@ -90,7 +92,7 @@ class CountMeanSketch(MeanSketch):
             rows = slice(first, first + _ROWS)
             _draw(functions[rows], bits[rows], first, _U(self.functions), _U(self.flip_words), seed)
             _flip(bits[rows], self.hashes.each(objects[rows], functions[rows]))
-        return SketchReports(functions, packed(bits, self.m))
+        return SketchReports(functions, pack_words(bits, self.m))
 
     def check(self, reports: SketchReports) -> None:
         """Whether these can be reports of this mechanism.
@@ -241,8 +243,8 @@ class CountMeanServer(MeanServer[CountMeanSketch]):
             UsageError: they are not reports of this mechanism; nothing was added then.
         """
         self.mechanism.check(reports)
-        self._take_in(np.bincount(reports.function, minlength=self.mechanism.functions))
-        _add(self._sums, reports.function, unpacked_words(reports.bits))
+        self._count_visits(np.bincount(reports.function, minlength=self.mechanism.functions))
+        _add(self._sums, reports.function, unpack_words(reports.bits))
 
     def estimate(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """How many of the reports were of each of ``objects`` (n,); may be negative.
@@ -266,7 +268,7 @@ class CountMeanServer(MeanServer[CountMeanSketch]):
 
 # reports per function from which on drawing counts is cheaper than drawing each report's function
 _MANY = 8
-_DRAWN = 1 << 20  # reports whose functions are drawn at a time
+_REPORTS = 1 << 20  # reports whose functions are drawn at a time
 _CELLS = 1 << 20  # cells whose bits are drawn at a time
 
 
@@ -292,7 +294,7 @@ def _owners(out, ends, first):  # type: ignore[no-untyped-def]
         out[i] = x
 
 
-def _occupied(
+def _count_cells(
     mechanism: CountMeanSketch, counts: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> npt.NDArray[np.unsignedinteger]:
     """How many reports have each hash function and the one-hot position, (k, m)."""
@@ -306,8 +308,8 @@ def _occupied(
         _add_column(cells, hashes.each(np.full(k, x), every), rng.multinomial(counts[x], even))
     few = np.where(many, 0, counts)
     ends = np.cumsum(few)
-    for first in range(0, int(ends[-1]) if ends.size else 0, _DRAWN):
-        objects = np.empty(min(_DRAWN, int(ends[-1]) - first), np.int64)
+    for first in range(0, int(ends[-1]) if ends.size else 0, _REPORTS):
+        objects = np.empty(min(_REPORTS, int(ends[-1]) - first), np.int64)
         _owners(objects, ends, first)
         functions = rng.integers(0, k, objects.size, dtype=np.uint32)
         _scatter(cells, functions, hashes.each(objects, functions))
@@ -330,7 +332,7 @@ def sample_sketch(
     end an inversion some ten standard deviations out, beyond which about 1e-13 lies), and q rounded
     to a double (relative 2^-53).
 
-    At most min(Z, 8·u·k) report functions are drawn and then k multinomial counts an object, and
+    At most min(Z, 8·u·k) report functions are drawn and then k multinomial counts per object, and
     2·k·m binomials always.
 
     Raises:
@@ -341,7 +343,7 @@ def sample_sketch(
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
         raise UsageError("counts=…: needs a whole number from 0 for each object, (u,)")
     rng, q = stream.child("sketch").numpy(), mechanism.flip
-    cells = _occupied(mechanism, counts.astype(np.int64, copy=False), rng)
+    cells = _count_cells(mechanism, counts.astype(np.int64, copy=False), rng)
     visits = cells.sum(axis=1, dtype=np.int64)
     ones: npt.NDArray[np.unsignedinteger] = np.empty(cells.shape, smallest_type(int(visits.max())))
     step = max(1, _CELLS // mechanism.m)

@@ -72,8 +72,8 @@ class HadamardSketch(MeanSketch):
     def _check_m(self) -> None:
         if self.m & (self.m - 1):
             raise UsageError(
-                f"m={self.m}: the Hadamard matrix needs a power of two; "
-                f"take {1 << self.m.bit_length()}"
+                f"m={self.m}: must be a power of two, for the Hadamard matrix; "
+                f"use {1 << self.m.bit_length()}"
             )
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> HadamardReports:
@@ -168,7 +168,7 @@ class HadamardServer(MeanServer[HadamardSketch]):
             UsageError: they are not reports of this mechanism; nothing was added then.
         """
         self.mechanism.check(reports)
-        self._take_in(np.bincount(reports.function, minlength=self.mechanism.functions))
+        self._count_visits(np.bincount(reports.function, minlength=self.mechanism.functions))
         _add_signs(self._sums, reports.function, reports.coordinate, reports.sign)
 
     def _row(self, function: int) -> npt.NDArray[np.int64]:

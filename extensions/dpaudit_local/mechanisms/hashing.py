@@ -1,7 +1,7 @@
 """The hash functions of sketches: the position that each function gives an object.
 
-A family is public: it hides nothing, and no mechanism's ε rests on it. What it must give is utility
-(few chance collisions), and for an attack no regularity that real families would not have.
+A family is public: it hides nothing, and no mechanism's ε rests on it. It must give utility
+(few chance collisions), and no regularity that real families lack and an attack could use.
 """
 
 from __future__ import annotations
@@ -107,15 +107,15 @@ class RandomHashes:
         Raises:
             UsageError: ``count`` is not in 1 … 2^32 or ``size`` is not in 2 … 2^32.
         """
-        self.count = whole_number("count", count, 1, 1 << 32, hint=": so many hash functions")
-        self.size = whole_number("size", size, 2, 1 << 32, hint=": so many positions has a sketch")
+        self.count = whole_number("count", count, 1, 1 << 32, hint=" of hash functions")
+        self.size = whole_number("size", size, 2, 1 << 32, hint=" of positions")
         self._seed = seed_words(stream)
 
     def positions(self, objects: npt.NDArray[np.int64], function: int) -> npt.NDArray[np.uint32]:
         """See :meth:`HashFamily.positions`; objects are any whole numbers from 0."""
         if not 0 <= function < self.count:
             last = self.count - 1
-            raise UsageError(f"function={function}: the family's functions are 0 … {last}")
+            raise UsageError(f"function={function}: must lie in 0 … {last}")
         out = np.empty(objects.shape, np.uint32)
         if not _positions(out, objects, self._seed, function, _U(self.size)):
             _refuse(objects)
@@ -132,8 +132,7 @@ class RandomHashes:
             )
         if functions.size and not 0 <= functions.min() <= functions.max() < self.count:
             raise UsageError(
-                f"functions={functions.min()} … {functions.max()}: "
-                f"the family's are 0 … {self.count - 1}"
+                f"functions={functions.min()} … {functions.max()}: must lie in 0 … {self.count - 1}"
             )
         out = np.empty(objects.shape, np.uint32)
         if not _each(out, objects, functions, self._seed, _U(self.size)):
@@ -144,5 +143,5 @@ class RandomHashes:
 def _refuse(objects: npt.NDArray[np.int64]) -> NoReturn:
     raise UsageError(
         f"objects={objects.min()} … {objects.max()}: "
-        f"objects are whole numbers from 0 to {(1 << 63) - 1}"
+        f"must be whole numbers from 0 to {(1 << 63) - 1}"
     )

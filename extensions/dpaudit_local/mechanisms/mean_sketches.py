@@ -1,4 +1,4 @@
-"""What both mean sketches share: hash functions and a coin, exact sums, errors of estimates."""
+"""The common part of both mean sketches: hash functions and a coin, exact sums, standard errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MeanSketch(abc.ABC):
         Raises:
             UsageError: ε not above 0 or beyond 32·``differing``; an ``m`` that the sketch refuses
                 (a Count Mean Sketch takes multiples of 8, a Hadamard one powers of two);
-                ``hashes`` that are no family; ``m`` or ``functions`` that are not theirs.
+                ``hashes`` that are not a family; ``m`` or ``functions`` that are not theirs.
         """
         epsilon = privacy_number("epsilon", epsilon, self.differing * LARGEST_EPSILON)
         self.flip_words = lying_words(epsilon / self.differing, 2)
@@ -52,10 +52,10 @@ class MeanSketch(abc.ABC):
             count, size = 65536 if functions is None else functions, 1024 if m is None else m
             hashes = RandomHashes(count, size, stream=stream)
         elif not isinstance(hashes, HashFamily):
-            raise UsageError(f"hashes={hashes}: no family of hash functions; leave it out")
-        for name, given, has in (("functions", functions, hashes.count), ("m", m, hashes.size)):
-            if given is not None and given != has:
-                raise UsageError(f"{name}={given}: the hashes given have {has}; leave it out")
+            raise UsageError(f"hashes={hashes}: must be a family of hash functions; leave it out")
+        for name, value, has in (("functions", functions, hashes.count), ("m", m, hashes.size)):
+            if value is not None and value != has:
+                raise UsageError(f"{name}={value}: the hashes given have {has}; leave it out")
         self.hashes: HashFamily = hashes
         self._check_m()
 
@@ -100,7 +100,7 @@ class MeanSketch(abc.ABC):
 
 Sketch = TypeVar("Sketch", bound=MeanSketch)
 
-_OBJECTS = 1 << 14  # so many positions stay in cache
+_OBJECTS = 1 << 14  # positions that stay in cache
 
 
 @jit
@@ -125,7 +125,7 @@ def read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class MeanServer(abc.ABC, Generic[Sketch]):
-    """What both servers keep: sums by hash function and position, and reports by hash function.
+    """The state of both servers: sums by hash function and position, reports by hash function.
 
     Sums are exact, of the smallest type that can hold the busiest function's reports. Reports are
     added as they come and forgotten; the order does not matter.
@@ -165,12 +165,12 @@ class MeanServer(abc.ABC, Generic[Sketch]):
         """How many reports each function had, (k,); read only."""
         return read_only(self._visits)
 
-    def _take_in(self, visits: npt.NDArray[np.int64]) -> None:
+    def _count_visits(self, visits: npt.NDArray[np.int64]) -> None:
         """Count reports by function (k,), and widen the sums if theirs may not fit."""
         self._visits += visits
-        wanted = smallest_type(int(self._visits.max()), signed=self._signed)
-        if wanted.itemsize > self._sums.itemsize:
-            self._sums = self._sums.astype(wanted)
+        dtype = smallest_type(int(self._visits.max()), signed=self._signed)
+        if dtype.itemsize > self._sums.itemsize:
+            self._sums = self._sums.astype(dtype)
 
     @property
     def _c(self) -> float:
@@ -178,7 +178,7 @@ class MeanServer(abc.ABC, Generic[Sketch]):
         return 1 / (1 - 2 * self.mechanism.flip)
 
     def _row(self, function: int) -> npt.NDArray[Any]:
-        """What the estimate sums up for one function, (m,)."""
+        """The summands of an estimate for one function, (m,)."""
         return np.asarray(self._sums[function])
 
     def _total(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

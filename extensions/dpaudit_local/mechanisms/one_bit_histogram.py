@@ -1,12 +1,12 @@
 """One-bit histogram: one random position of the object's signs, and the sign there, maybe flipped.
 
-What the documents say. Tang et al. (2017) show records ``position,±1`` of the algorithm
+Documented. Tang et al. (2017) show records ``position,±1`` of the algorithm
 OneBitHistogram with parameters epsilon = 1 and p = 5000 (Figure 11), database rows of a bit
 position and a bit value with positions below 5000 (Figure 1), and that the device calls
 ``randomizedBitForString`` and keeps its ``index`` and ``value`` (Figure 22). One position in Figure
 11, 49477827, is not below 5000; why, the paper does not say.
 
-What is our reading. The vector behind the bit is shown nowhere. Here it is the indicator of the
+Our reading. The vector behind the bit is shown nowhere. Here it is the indicator of the
 object (+1 at the object's own position, −1 elsewhere: ``vector="one-hot"``) or a vector of public
 random signs that belongs to the object (``vector="signs"``, the basic randomizer of Bassily and
 Smith 2015, arXiv 1504.04686, Algorithm 1). That the position is uniform and the flip's probability
@@ -69,15 +69,15 @@ class OneBitHistogram:
         self.flip_words = lying_words(epsilon, 2)
         positions = whole_number("positions", positions, 2, 1 << 32, hint="; Apple's p is 5000")
         if vector not in ("one-hot", "signs"):
-            raise UsageError(f"vector={vector}: one-hot or signs")
+            raise UsageError(f"vector={vector}: must be one-hot or signs")
         universe = whole_number("universe", positions if universe is None else universe, 2)
         if vector == "one-hot" and universe > positions:
             raise UsageError(
-                f"universe={universe}: one-hot vectors have a position for each object; take signs"
+                f"universe={universe}: one-hot vectors have a position for each object; use signs"
             )
         if vector == "one-hot" and hashes is not None:
             raise UsageError(
-                f"hashes={hashes}: one-hot vectors use none; leave them out, or take signs"
+                f"hashes={hashes}: one-hot vectors use none; leave them out, or use signs"
             )
         if vector == "signs" and hashes is None:
             stream = KeyedStream.from_seed(seed).child("one-bit histogram's signs")
@@ -141,8 +141,8 @@ class OneBitHistogram:
                 2, -1
             )
             position[rows] = words[0] - words[0] // p * p
-            kept = 1 - 2 * (words[1] < lie).view(np.int8)
-            sign[rows] = self._signs(objects[rows], position[rows]) * kept
+            factor = 1 - 2 * (words[1] < lie).view(np.int8)
+            sign[rows] = self._signs(objects[rows], position[rows]) * factor
         return BitReports(position, sign)
 
     def log_likelihood(
@@ -156,7 +156,7 @@ class OneBitHistogram:
             UsageError: objects, positions or signs of another shape or type, or out of range.
         """
         objects = check_objects(objects, self.universe).astype(np.int64)
-        position, sign = self._checked(reports)
+        position, sign = self._check(reports)
         keep, flip = math.log1p(-self.flip), math.log(self.flip)
         columns = [
             np.where(self._signs(np.full(len(position), x), position) == sign, keep, flip)
@@ -164,7 +164,7 @@ class OneBitHistogram:
         ]
         return np.stack(columns, axis=1) if columns else np.empty((len(position), 0))
 
-    def _checked(self, reports: BitReports) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int8]]:
+    def _check(self, reports: BitReports) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int8]]:
         position = check_objects(reports.position, self.positions, name="reports.position")
         sign = np.asarray(reports.sign)
         if sign.shape != position.shape or not np.isin(sign, (-1, 1)).all():

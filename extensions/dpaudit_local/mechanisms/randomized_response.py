@@ -97,9 +97,9 @@ class RandomizedResponse:
             UsageError: objects or reported categories of another shape or type, or outside 0 …
                 ``categories`` − 1.
         """
-        known = check_objects(objects, self.categories)
+        candidates = check_objects(objects, self.categories)
         answers = check_objects(reports.category, self.categories, name="reports.category")
-        return np.where(answers[:, None] == known, math.log(self.truth), math.log(self.lie))
+        return np.where(answers[:, None] == candidates, math.log(self.truth), math.log(self.lie))
 
 
 class RandomizedResponseServer:

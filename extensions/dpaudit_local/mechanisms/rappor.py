@@ -80,17 +80,17 @@ class Rappor:
     def __post_init__(self) -> None:
         f, p, q = self.f, self.p, self.q
         if _words("f", f) == WORDS:
-            raise UsageError(f"f={f}: must lie in [0, 1); at 1 reports say nothing")
+            raise UsageError(f"f={f}: must lie in [0, 1); at 1 reports carry no information")
         self._flip, self._low, self._high = _words("f/2", f / 2), _words("p", p), _words("q", q)
         self.f, self.p, self.q = 2 * self._flip / WORDS, self._low / WORDS, self._high / WORDS
         if self._low == self._high:
             raise UsageError(
-                f"p={p}, q={q}: must differ; equal ones say nothing about the permanent response"
+                f"p={p}, q={q}: must differ; equal ones do not depend on the permanent response"
             )
         low, high = self._stars()
         if not (0 < low < 1 and 0 < high < 1):
             raise UsageError(
-                f"f={f}, p={p}, q={q}: a report would be proof of an object; "
+                f"f={f}, p={p}, q={q}: a report would prove an object; "
                 "raise f, or keep p and q off 0 and 1"
             )
         self.per_object = whole_number("per_object", self.per_object, 1, 64)
@@ -98,7 +98,7 @@ class Rappor:
         self.universe = whole_number("universe", self.universe, 2, LARGEST_UNIVERSE)
         self.bits = whole_number("bits", self.bits, 2 * self.per_object, 1 << 20)
         if self.bits % 8:
-            raise UsageError(f"bits={self.bits}: a multiple of 8; reports are whole bytes")
+            raise UsageError(f"bits={self.bits}: must be a multiple of 8; reports are whole bytes")
         count = self.cohorts * self.per_object
         stream = KeyedStream.from_seed(self.seed).child("rappor's hash functions")
         self._hashes = self.hashes or RandomHashes(count, self.bits, stream=stream)
@@ -279,9 +279,9 @@ class Rappor:
         out = np.empty((len(bits), len(objects)))
         for cohort in np.unique(cohorts).tolist():
             rows = np.flatnonzero(cohorts == cohort)
-            seen = np.unpackbits(bits[rows], axis=1, bitorder="little")
+            reported = np.unpackbits(bits[rows], axis=1, bitorder="little")
             has = self.filters(objects, cohort)
-            ones = (seen.astype(np.float32) @ has.T.astype(np.float32)).astype(np.float64)
+            ones = (reported.astype(np.float32) @ has.T.astype(np.float32)).astype(np.float64)
             out[rows] = ones * (if_one - if_zero) + has.sum(axis=1, dtype=np.int64) * if_zero
         return out
 
@@ -293,10 +293,10 @@ def _words(name: str, probability: float) -> int:
         or not isinstance(probability, (int, float))
         or not 0 <= probability <= 1
     ):
-        raise UsageError(f"{name}={probability}: a probability; must lie in [0, 1]")
+        raise UsageError(f"{name}={probability}: must be a probability in [0, 1]")
     words = round(Fraction(probability) * WORDS)
     if (words == 0) != (probability == 0):
-        raise UsageError(f"{name}={probability}: coins have a resolution of 2^-64; say 0, or more")
+        raise UsageError(f"{name}={probability}: must be 0 or at least 2^-64")
     return words
 
 
@@ -345,5 +345,5 @@ class RapporServer:
         """
         law = self.mechanism
         with np.errstate(invalid="ignore"):
-            seen = self.counts / self.sizes[:, None]
-        return np.asarray((seen - law.p_star) / (law.q_star - law.p_star))
+            reported = self.counts / self.sizes[:, None]
+        return np.asarray((reported - law.p_star) / (law.q_star - law.p_star))

@@ -21,7 +21,7 @@ __all__ = ["candidate_matrix", "decode", "nonnegative_lasso", "uniform_sum_bound
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoding:
     """The selected ones of ``tested`` candidates, the most frequent first, one entry each."""
 
     candidates: npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def decode(
     *,
     alpha: float = 0.05,
     penalty: float = 2.0,
-) -> Decoded:
+) -> Decoding:
     """Select candidates by LASSO, fit the selected ones by least squares, test each.
 
     The method is that of Erlingsson et al. 2014, section 4. Each cohort's shares
@@ -103,14 +103,14 @@ def decode(
     if not 0 < alpha < 1:
         raise UsageError(f"alpha={alpha}: must lie in (0, 1)")
     if not 0 < penalty < np.inf:
-        raise UsageError(f"penalty={penalty}: a number above 0; it counts standard deviations")
+        raise UsageError(f"penalty={penalty}: must be a number above 0, of standard deviations")
     if not server.reports:
-        raise UsageError("server.reports=0: nothing to decode; add reports first")
+        raise UsageError("server.reports=0: must be above 0; add reports first")
     universe = server.mechanism.universe
     candidates = check_objects(candidates, universe, name="candidates").astype(np.int64)
     if not len(candidates) or len(np.unique(candidates)) != len(candidates):
         raise UsageError(
-            f"candidates={len(candidates)}: at least one, and each once; drop the repeated ones"
+            f"candidates={len(candidates)}: needs at least one, each once; drop repeats"
         )
     regression = _Regression(server, candidates, penalty)
     selected = regression.select(np.ones(len(candidates), dtype=np.bool_))
@@ -128,7 +128,7 @@ def decode(
         raw[i] = max(raw[i], regression.chance(i))
     adjusted = np.array(holm(raw.tolist()))[selected]
     order = np.argsort(-estimate[:-1], kind="stable")
-    return Decoded(
+    return Decoding(
         candidates=candidates[selected][order],
         estimate=estimate[:-1][order],
         standard_error=error[:-1][order],

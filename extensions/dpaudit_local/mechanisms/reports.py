@@ -1,4 +1,4 @@
-"""What devices take and submit.
+"""Objects that devices take, and reports that they submit.
 
 Reports of one mechanism are arrays of equal length, one row per report. The checks of objects,
 whole numbers and ε are those of all mechanisms.
@@ -106,7 +106,7 @@ def check_objects(
     if low < 0 or high >= universe:
         raise UsageError(
             f"{name}={low if low < 0 else high}: must lie in 0 … {universe - 1}; "
-            "drop what has no number"
+            "drop rows without a number"
         )
     return array
 
@@ -127,7 +127,7 @@ def whole_number(
     """``value`` as an int, a whole number (of Python or numpy) from ``least`` to ``most``.
 
     Raises:
-        UsageError: it is none; the message ends in the ``hint``.
+        UsageError: another value; the message ends with ``hint``.
 
     >>> whole_number("bits", np.int64(8), 1)
     8
@@ -135,7 +135,7 @@ def whole_number(
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or not least <= value <= (value if most is None else most):
         limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise UsageError(f"{name}={value}: a whole number {limits}{hint}")
+        raise UsageError(f"{name}={value}: must be a whole number {limits}{hint}")
     return int(value)
 
 
@@ -143,7 +143,7 @@ def privacy_number(name: str, value: Any, largest: float) -> float:
     """``value`` as a float, an ε or a parameter like it, above 0 and at most ``largest``.
 
     Raises:
-        UsageError: it is no such number.
+        UsageError: another value.
     """
     if (
         isinstance(value, bool)
@@ -151,7 +151,7 @@ def privacy_number(name: str, value: Any, largest: float) -> float:
         or not 0 < float(value) <= largest
     ):
         raise UsageError(
-            f"{name}={value}: a number above 0 and at most {largest:g}; "
-            "for no privacy at all take identity"
+            f"{name}={value}: must be a number above 0 and at most {largest:g}; "
+            "use identity for no privacy"
         )
     return float(value)

@@ -1,4 +1,4 @@
-"""The whole game: people, their devices, and what adversaries make of the submissions."""
+"""The game: people, their devices, and adversaries who see the submissions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VALUES = 1 << 20
 
 @dataclass(frozen=True)
 class _Game:
-    """What is the same for all users of one game."""
+    """The common state of all users of one game."""
 
     mechanism: LocalMechanism
     popularity: dict[str, npt.NDArray[np.float64] | None]
@@ -62,10 +62,10 @@ class PoolInference(DeviceOptions):
     alone, whatever n (``unlinked_posterior``). A policy that stops after fewer than n submissions
     leaves the adversary with those.
 
-    Cost, for a Count Mean Sketch of m = 1024 at ε = 4 and six pools, CPU time of one core: 1 µs an
-    observation for the evidence of an adversary, whatever the universe, and 0.3 ms a person with n
-    = 7, 30, 90, 180 for the posterior. Memory below 2 GiB: a batch, ``PoolTables`` for each
-    adversary, and 9 doubles a user for each adversary and n.
+    Cost, for a Count Mean Sketch of m = 1024 at ε = 4 and six pools, CPU time of one core: 1 µs per
+    observation for the evidence of an adversary, whatever the universe, and 0.3 ms per person with
+    n = 7, 30, 90, 180 for the posterior. Memory below 2 GiB: a batch, ``PoolTables`` for each
+    adversary, and 9 doubles per user, adversary and n.
 
     Not claimed: that real people behave as the game's do (``setting=real-emoji`` only has their
     popularity).
@@ -81,7 +81,7 @@ class PoolInference(DeviceOptions):
     adversaries: Sequence[str] = ("weak", "strong", NON_PRIVATE)
     """Of ``popularity.ADVERSARIES``."""
     observations: Sequence[int] = (7, 30, 90, 180)
-    """After how many submissions adversaries are asked, rising."""
+    """Numbers of submissions after which adversaries answer, rising."""
     submissions: str = "every"
     """A policy with its options, e.g. ``capped:limit=30``."""
     popularity_submissions: int = 1_000_000
@@ -102,11 +102,13 @@ class PoolInference(DeviceOptions):
         self.adversaries = check_adversaries(self.adversaries)
         if isinstance(self.observations, (int, str)) or not len(self.observations):
             raise UsageError(
-                f"observations={self.observations!r}: a list of whole numbers, at least one"
+                f"observations={self.observations!r}: must be a list of at least one whole number"
             )
         self.observations = tuple(whole_number("observations", n, 1) for n in self.observations)
         if any(a >= b for a, b in itertools.pairwise(self.observations)):
-            raise UsageError(f"observations={self.observations}: whole numbers from 1 that rise")
+            raise UsageError(
+                f"observations={self.observations}: must be rising whole numbers from 1"
+            )
         self.policy: SubmissionPolicy = registry.create("submissions", self.submissions)
         if self.memoised is None:
             self.memoised = Reference.parse(self.submissions).name == "memoised"
@@ -134,7 +136,7 @@ class PoolInference(DeviceOptions):
             UsageError: as :meth:`play`.
         """
         users = whole_number("users", users, 1)
-        game = self._start(stream)
+        game = self._start_game(stream)
         size = max(1, _VALUES // self.observations[-1])
         confidence = {a: np.empty((users, len(self.observations))) for a in self.adversaries}
         correct = {a: np.empty((users, len(self.observations)), bool) for a in self.adversaries}
@@ -153,7 +155,7 @@ class PoolInference(DeviceOptions):
             gamma[here], delta[here] = crowd.gamma, crowd.delta
             for adversary, posterior in self._posteriors(game, crowd, part).items():
                 ties = part.child("ties", adversary).numpy()
-                named, confidence[adversary][here] = _named(posterior, ties)
+                named, confidence[adversary][here] = _likeliest_pool(posterior, ties)
                 correct[adversary][here] = named == crowd.preferred[:, None]
         return {
             a: {
@@ -169,7 +171,7 @@ class PoolInference(DeviceOptions):
             for a in self.adversaries
         }
 
-    def _start(self, stream: Stream) -> _Game:
+    def _start_game(self, stream: Stream) -> _Game:
         pools = self.people.pools
         mechanism = self.device(pools.universe, stream=stream.child("mechanism"))
         popularity = popularities(
@@ -210,12 +212,12 @@ class PoolInference(DeviceOptions):
             for adversary in game.popularity:
                 posteriors[adversary] = self._posterior(game, adversary, reports, len(crowd))
         if NON_PRIVATE in self.adversaries:
-            seen = self.people.pools.labels[crowd.objects]
+            pool_labels = self.people.pools.labels[crowd.objects]
             counts = np.stack(
-                [(seen == i).cumsum(axis=1) for i in range(self.people.k + 1)], axis=2
+                [(pool_labels == i).cumsum(axis=1) for i in range(self.people.k + 1)], axis=2
             )
-            taken = counts[:, np.array(self.observations) - 1]
-            posteriors[NON_PRIVATE] = count_posterior(taken)
+            prefix_counts = counts[:, np.array(self.observations) - 1]
+            posteriors[NON_PRIVATE] = count_posterior(prefix_counts)
         return {adversary: posteriors[adversary] for adversary in self.adversaries}
 
     def _posterior(
@@ -245,7 +247,7 @@ class PoolInference(DeviceOptions):
         return posterior[:, column]
 
 
-def _named(
+def _likeliest_pool(
     posterior: npt.NDArray[np.float64], random: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The likeliest pool (random among equals) and its probability, (users, observations)."""

@@ -1,4 +1,4 @@
-"""What one submission says of each pool.
+"""The evidence of one submission for each pool.
 
 ``evidence_for`` finds the evidence of a mechanism by its type: of objects in the clear, randomised
 response and RAPPOR here, of sketches in ``sketch_evidence``. It falls back to the whole universe's
@@ -27,7 +27,7 @@ from dpaudit_local.pool_inference.sketch_evidence import HadamardEvidence, Sketc
 __all__ = ["EVIDENCE", "PoolEvidence", "UniverseEvidence", "evidence_for", "likelihoods"]
 
 
-class _Weighed:
+class _WeightedEvidence:
     """Evidence in reports for an adversary with ``popularity`` (universe,); None is uniform."""
 
     def __init__(
@@ -40,7 +40,7 @@ class _Weighed:
         return type(self)(self._mechanism, self._pools, popularity)
 
 
-class IdentityEvidence(_Weighed):
+class IdentityEvidence(_WeightedEvidence):
     """1 for the object's pool, else 0: its popularity is one factor for all (footnote 4)."""
 
     def __call__(self, reports: CategoryReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -61,13 +61,13 @@ class IdentityEvidence(_Weighed):
         return out
 
 
-class ResponseEvidence(_Weighed):
+class ResponseEvidence(_WeightedEvidence):
     """E_i = 1 + (T/L − 1)·w_c where category c lies in pool i, else 1; T/L = e^ε."""
 
     def __call__(self, reports: CategoryReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
         """Evidence (n, k + 1) of reports.
 
-        A category outside the universe tells nothing: 1 for every pool.
+        A category outside the universe carries no information: 1 for every pool.
 
         Raises:
             UsageError: a category below 0.
@@ -77,17 +77,17 @@ class ResponseEvidence(_Weighed):
         if len(category) and category.min() < 0:
             raise UsageError(f"category={category.min()}: categories are whole numbers ≥ 0")
         out = np.ones((len(category), self._pools.k + 1))
-        known = np.flatnonzero(category < self._pools.universe)
-        objects = category[known]
+        rows = np.flatnonzero(category < self._pools.universe)
+        objects = category[rows]
         gain = self._mechanism.truth / self._mechanism.lie - 1
-        out[known, self._pools.labels[objects]] += gain * self._weights[objects]
+        out[rows, self._pools.labels[objects]] += gain * self._weights[objects]
         return out
 
 
 _CELLS = 1 << 22  # report-object pairs at a time: 32 MiB
 
 
-class UniverseEvidence(_Weighed):
+class UniverseEvidence(_WeightedEvidence):
     """E_i = Σ_{z∈P_i} w_z·P(report | z), from ``log_likelihood``.
 
     Each report's largest likelihood is scaled to 1. Slow: each observation costs as much as the
@@ -120,12 +120,12 @@ def likelihoods(mechanism: LocalMechanism, reports: Any, universe: int) -> npt.N
     logs = mechanism.log_likelihood(reports, np.arange(universe))
     top = logs.max(axis=1, keepdims=True)
     if not np.isfinite(top).all():
-        raise UsageError("reports: one cannot come from any object of the universe")
+        raise UsageError("reports: one is impossible for every object of the universe")
     law: npt.NDArray[np.float64] = np.exp(logs - top)
     return law
 
 
-class RapporEvidence(_Weighed):
+class RapporEvidence(_WeightedEvidence):
     """E_i = Σ_{z∈P_i} w_z·Π_{b∈B_z} r(bit b).
 
     B_z is the Bloom filter of z in the report's cohort. r(1) = q*/p*, r(0) = (1 − q*)/(1 − p*):
@@ -184,7 +184,7 @@ def _fill_filters(  # type: ignore[no-untyped-def]
 
 
 class PoolEvidence(Protocol):
-    """Maps reports to what they say of pools."""
+    """Maps reports to their evidence for each pool."""
 
     def __call__(self, reports: Any, *, threads: int = 2) -> npt.NDArray[np.float64]:
         """Σ_{z∈P_i} p̂(z)/p̂(P_i)·P(report | z) for each report and pool, shape (n, k + 1), neutral

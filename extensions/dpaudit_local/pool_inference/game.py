@@ -132,7 +132,7 @@ def people(
     """
     k = setting.k
     if users < 1 or n < 1:
-        raise UsageError(f"users={users}, n={n}: a game needs one of each at least")
+        raise UsageError(f"users={users}, n={n}: must both be at least 1")
     if gamma is not None and not 0 < gamma <= 1:
         raise UsageError(f"gamma={gamma}: must lie in (0, 1]")
     if delta is not None and not 1 / k < delta <= 1:

@@ -1,4 +1,4 @@
-"""Measures of pool inference: the game, what devices can do against it, and a curator's errors."""
+"""Measures of pool inference: the game, defences of devices, and a curator's errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "POOL_DEFENCES",
     "POOL_INFERENCE",
     "SKETCH_UTILITY",
-    "Watched",
+    "CountedPolicy",
     "attack_of",
     "errors",
     "expected_errors",
@@ -48,18 +48,18 @@ def attack_of(grid: Mapping[str, Any]) -> GameAttack:
     """The attack of a ``[grid]``: the plug-in's own options; the rest are its ``setting``'s.
 
     Raises:
-        SpecError: no setting, or observations that are no numbers.
+        SpecError: no setting, or observations that are not numbers.
         UsageError: an option that neither takes.
     """
     read_grid(grid, PoolGrid)
     factory = registry.load("attacks", ATTACK)
-    taken = inspect.signature(factory).parameters
-    options = {name: value for name, value in grid.items() if name in taken and name != "setting"}
+    takes = inspect.signature(factory).parameters
+    options = {name: value for name, value in grid.items() if name in takes and name != "setting"}
     if "submissions" in options:
         options["submissions"] = str(_policy(options["submissions"]))
-    given = Reference.parse(grid["setting"])
-    own = {name: value for name, value in grid.items() if name not in taken}
-    setting = str(Reference(given.name, {**given.options, **own}))
+    reference = Reference.parse(grid["setting"])
+    own = {name: value for name, value in grid.items() if name not in takes}
+    setting = str(Reference(reference.name, {**reference.options, **own}))
     attack: GameAttack = factory(setting=setting, **options)
     return attack
 
@@ -75,7 +75,7 @@ def setting_of(grid: Mapping[str, Any]) -> Any:
 
 
 def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
-    """Where the attack came from, and the submission policy where one is named."""
+    """The origins of the attack, and of the submission policy if one is named."""
     policy = cell.settings["grid"].get("submissions")
     named = () if policy is None else (registry.plugin("submissions", _policy(policy).name).origin,)
     return (registry.plugin("attacks", ATTACK).origin, *named)
@@ -98,7 +98,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     which one game has all.
 
     Raises:
-        SpecError: no setting, or observations that are no numbers.
+        SpecError: no setting, or observations that are not numbers.
         UsageError: an option that is not known, or a setting that makes no sense.
     """
     del arm
@@ -122,7 +122,7 @@ def outcome_row(
 ) -> dict[str, Any]:
     """The flat row of one adversary's outcome (``metrics.Outcome``) in a cell's ``row``."""
     setting = Reference.parse(row["setting"])
-    kept = {
+    fields = {
         name: value
         for name, value in row.items()
         if name not in ("setting", "outcomes", "adversaries", "observations")
@@ -130,7 +130,7 @@ def outcome_row(
     return {
         "setting": setting.name,
         **setting.options,
-        **kept,
+        **fields,
         "adversary": adversary,
         "n": int(n),
         **{name: value for name, value in outcome.items() if name != "calibration"},
@@ -221,7 +221,7 @@ def measure_utility(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _top(popularity: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """The most popular four fifths of the objects, without those that nobody chose."""
+    """The most popular four fifths of the objects, without those never chosen."""
     top = np.argsort(-popularity, kind="stable")[: int(_TOP * len(popularity))]
     return top[popularity[top] > 0]
 
@@ -284,7 +284,7 @@ class PoolDefencesGrid(PoolGrid, frozen=True, forbid_unknown_fields=False):
     crowd: int | None = None
 
 
-class Watched:
+class CountedPolicy:
     """A submission policy, while a curator counts everything that is submitted.
 
     The curator wants the shares of objects among everything that people chose, submitted or not.
@@ -329,7 +329,7 @@ class Watched:
     def errors(self) -> dict[str, float]:
         """MAE and MAPE80 of the shares that the server estimates (:func:`errors`).
 
-        Objects that nobody chose are left out of MAPE80, which divides by their share.
+        Objects that were never chosen are left out of MAPE80, which divides by their share.
         """
         share = self.chosen / self.chosen.sum()
         estimate = self._server.estimate(np.arange(len(share))) / self.reports
@@ -353,20 +353,20 @@ def measure_defences(cell: Cell, arm: None) -> dict[str, Any]:
     own = PoolDefencesGrid.__struct_fields__[len(PoolGrid.__struct_fields__) :]
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     attack: Any = attack_of({k: v for k, v in cell.settings["grid"].items() if k not in own})
-    watched = Watched(attack.policy, universe=attack.people.universe)
-    attack.policy = watched
+    counted = CountedPolicy(attack.policy, universe=attack.people.universe)
+    attack.policy = counted
     outcomes = attack.play(users, stream=stream)
-    if watched.mechanism is None:
+    if counted.mechanism is None:
         raise SpecError("grid adversaries: at least one that sees what is submitted, e.g. strong")
     chosen = attack.observations[-1]
     return {
         "outcomes": outcomes,
-        "utility": watched.errors(),
-        "submitted": watched.reports / users,
-        "trusts": watched.trusts,
-        "epsilon_report": watched.mechanism.epsilon,
-        "epsilon_person": watched.epsilon(
-            watched.mechanism, objects=chosen, users=grid.crowd or users, delta=grid.delta
+        "utility": counted.errors(),
+        "submitted": counted.reports / users,
+        "trusts": counted.trusts,
+        "epsilon_report": counted.mechanism.epsilon,
+        "epsilon_person": counted.epsilon(
+            counted.mechanism, objects=chosen, users=grid.crowd or users, delta=grid.delta
         ),
     }
 
@@ -386,12 +386,12 @@ def defences_summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The range of the strongest adversary's AUC-PN, and the policies at its ends with errors."""
     least, most = (pick(rows, key=lambda row: row["auc_pn"]["value"]) for pick in (min, max))
     return (
-        f"AUC-PN from {least['auc_pn']['value']:.2f} ({_said(least)}) "
-        f"to {most['auc_pn']['value']:.2f} ({_said(most)})."
+        f"AUC-PN from {least['auc_pn']['value']:.2f} ({_policy_text(least)}) "
+        f"to {most['auc_pn']['value']:.2f} ({_policy_text(most)})."
     )
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _policy_text(row: Mapping[str, Any]) -> str:
     return (
         f"{row['submissions']} at ε = {row['epsilon_report']:.3g}, {row['adversary']} adversary: "
         f"error of a share {row['MAE']:.2g}"

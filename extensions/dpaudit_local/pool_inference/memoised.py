@@ -13,7 +13,7 @@ from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism
 from dpaudit_local.mechanisms.reports import Reports
 from dpaudit_local.pool_inference.evidence import likelihoods
-from dpaudit_local.pool_inference.posterior import check_prefixes, normalized
+from dpaudit_local.pool_inference.posterior import check_prefixes, normalize
 from dpaudit_local.pool_inference.settings import Pools
 
 __all__ = ["memoised_posterior"]
@@ -34,7 +34,7 @@ def equal_reports(
         UsageError: reports that do not divide among the users.
     """
     if users < 1 or not len(reports) or len(reports) % users:
-        raise UsageError(f"users={users}: {len(reports)} reports do not divide among them")
+        raise UsageError(f"users={users}: {len(reports)} reports do not divide evenly among them")
     owner = np.repeat(np.arange(users, dtype=np.int64), len(reports) // users)
     # big-endian sorts as the number does
     columns = [owner.astype(">i8").view(np.uint8).reshape(len(reports), 8)]
@@ -73,11 +73,11 @@ def memoised_posterior(
     knows nothing of memoisation.
 
     Approximations: the Poisson process (that distinct reports have distinct objects holds in the
-    mean only), and the integral by the midpoint rule on ``cells`` cells a side of (a_0, a_i). Equal
-    reports of different objects are as improbable as equal noise. In a mechanism of few reports
-    they are not; randomised response over 12 objects, ε = 1 and 2, n = 90, makes the adversary too
-    sure by 0.04, where one who takes copies for fresh reports is by 0.4. Each distinct report costs
-    its likelihood of every object of the universe, times ``cells`` twice.
+    mean only), and the integral by the midpoint rule on ``cells`` cells per side of (a_0, a_i).
+    Equal reports of different objects are as improbable as equal noise. In a mechanism of few
+    reports they are not; randomised response over 12 objects, ε = 1 and 2, n = 90, makes the
+    adversary too sure by 0.04, where one who takes copies for fresh reports is by 0.4. Each
+    distinct report costs its likelihood of every object of the universe, times ``cells`` twice.
 
     Raises:
         UsageError: reports that do not divide among users, prefixes that do not rise within 1 … n,
@@ -104,7 +104,7 @@ def memoised_posterior(
         for b, prefix in enumerate(prefixes):
             tables, quiet = _tables(parts, shares, copies[mine, b], prefix, cells)
             _fill(tuple(tables), tuple(quiet), copies[mine, b], own_starts, scores[rows, b])
-    return normalized(scores)
+    return normalize(scores)
 
 
 def _tables(
@@ -171,7 +171,7 @@ def _fill_row(tables, copies, i, u, product, exponent):  # type: ignore[no-untyp
 
 
 @_jit
-def _expected(quiet, i, u, v, s):  # type: ignore[no-untyped-def]
+def _expected_reports(quiet, i, u, v, s):  # type: ignore[no-untyped-def]
     """How many distinct reports are expected in a cell."""
     neutral, own, other = quiet
     expected = neutral[0, u] + own[i, v]
@@ -204,7 +204,7 @@ def _fill(tables, quiet, copies, starts, out):  # type: ignore[no-untyped-def]
                     logs[u, v] = (
                         np.log(product[v])
                         + 0.6931471805599453 * exponent[v]
-                        - _expected(quiet, i, u, v, s)
+                        - _expected_reports(quiet, i, u, v, s)
                         + np.log(inside / gamma)
                     )
                     top = max(top, logs[u, v])

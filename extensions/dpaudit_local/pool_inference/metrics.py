@@ -28,7 +28,7 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What the adversary said of each user: arrays of one length, one entry a user."""
+    """The adversary's answer for each user: arrays of one length, one entry per user."""
 
     confidence: Floats
     """The posterior probability of the pool named."""
@@ -43,7 +43,7 @@ class Outcome:
         """Check it.
 
         Raises:
-            UsageError: nobody, arrays of different lengths, or a confidence that is no probability.
+            UsageError: no users, arrays of different lengths, or a confidence outside [0, 1].
         """
         shape = self.confidence.shape
         if (
@@ -52,10 +52,10 @@ class Outcome:
             or any(a.shape != shape for a in (self.correct, self.gamma, self.delta))
         ):
             raise UsageError(
-                f"confidence of shape {shape}: an outcome has four arrays of one length, at least 1"
+                f"confidence of shape {shape}: needs four arrays of one length, at least 1"
             )
         if not ((self.confidence >= 0) & (self.confidence <= 1 + 1e-9)).all():
-            raise UsageError("confidence: must lie in [0, 1]; the posterior behind it is broken")
+            raise UsageError("confidence: must lie in [0, 1]")
 
     @cached_property
     def _order(self) -> npt.NDArray[np.int64]:
@@ -63,33 +63,33 @@ class Outcome:
         return np.argsort(-self.confidence, kind="stable")
 
     @cached_property
-    def _equals(self) -> npt.NDArray[np.int64]:
-        """Where in that order each group of equally confident users begins."""
+    def _tie_starts(self) -> npt.NDArray[np.int64]:
+        """The start of each group of equally confident users in that order."""
         ranked = self.confidence[self._order]
         return np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
 
-    def _among_equals(self, values: Floats) -> Floats:
+    def _mean_of_ties(self, values: Floats) -> Floats:
         """Each one's mean over the equally confident: its expectation in random order."""
-        sizes = np.diff(self._equals, append=len(values))
-        shared: Floats = np.repeat(np.add.reduceat(values, self._equals) / sizes, sizes)
+        sizes = np.diff(self._tie_starts, append=len(values))
+        shared: Floats = np.repeat(np.add.reduceat(values, self._tie_starts) / sizes, sizes)
         return shared
 
     @cached_property
-    def _ranked(self) -> Floats:
+    def _ranked_correct(self) -> Floats:
         """Whether each was right, most confident first, shared among equals."""
-        return self._among_equals(self.correct[self._order].astype(np.float64))
+        return self._mean_of_ties(self.correct[self._order].astype(np.float64))
 
     def precision_at(self, null_rates: npt.ArrayLike) -> Floats:
         """Share of right answers among the ⌊(1−null)·N⌋ most confident users; NaN if none."""
-        n = len(self._ranked)
-        kept = np.floor((1 - np.asarray(null_rates, np.float64)) * n + 1e-9).astype(np.int64)
-        right = np.concatenate([[0.0], np.cumsum(self._ranked)])
+        n = len(self._ranked_correct)
+        sizes = np.floor((1 - np.asarray(null_rates, np.float64)) * n + 1e-9).astype(np.int64)
+        right = np.concatenate([[0.0], np.cumsum(self._ranked_correct)])
         with np.errstate(invalid="ignore"):
-            precision: Floats = np.where(kept > 0, right[kept] / kept, np.nan)
+            precision: Floats = np.where(sizes > 0, right[sizes] / sizes, np.nan)
         return precision
 
     def curve(self) -> list[list[float]]:
-        """[null rate, precision] at 0, 0.01 … 1; the last precision stays where nobody is left."""
+        """[null rate, precision] at 0, 0.01 … 1; the last precision stays without users."""
         precision = self.precision_at(NULL_RATES)
         last = precision[np.flatnonzero(np.isfinite(precision))[-1]]
         pairs: list[list[float]] = np.stack(
@@ -103,8 +103,8 @@ class Outcome:
 
     def exact_auc_pn(self) -> float:
         """Mean over users of the precision among those at least as confident: all thresholds."""
-        ranks = np.arange(1, len(self._ranked) + 1)
-        return float((np.cumsum(self._ranked) / ranks).mean())
+        ranks = np.arange(1, len(self._ranked_correct) + 1)
+        return float((np.cumsum(self._ranked_correct) / ranks).mean())
 
     def standard_error(self) -> float:
         """The standard error of AUC-PN over the choice of users, by the delta method.
@@ -114,10 +114,10 @@ class Outcome:
         the user is named right. What all users share (the setting's popularity, the adversary's
         estimate of it, hash functions) is not in it.
         """
-        n = len(self._ranked)
+        n = len(self._ranked_correct)
         ranks = np.arange(1, n + 1)
-        weight = self._among_equals(np.cumsum((1 / ranks)[::-1])[::-1])  # −ln u
-        below = self._among_equals(np.cumsum((self._ranked / ranks)[::-1])[::-1])
+        weight = self._mean_of_ties(np.cumsum((1 / ranks)[::-1])[::-1])  # −ln u
+        below = self._mean_of_ties(np.cumsum((self._ranked_correct / ranks)[::-1])[::-1])
         influence = self.correct[self._order] * weight - below
         return float(influence.std() / math.sqrt(n))
 
@@ -130,7 +130,7 @@ class Outcome:
         """Success among users of like confidence, in ``bins`` of equal width over [1/k, 1].
 
         Empty bins are left out. Each has ``confidence`` (its mean), ``users``, and ``success`` with
-        its Clopper-Pearson ends ``low`` and ``high`` (95 % a bin).
+        its Clopper-Pearson ends ``low`` and ``high`` (95 % per bin).
         """
         low = 1 / self.pools
         place = np.clip(((self.confidence - low) / (1 - low) * bins).astype(np.int64), 0, bins - 1)

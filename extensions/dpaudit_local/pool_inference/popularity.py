@@ -1,4 +1,4 @@
-"""What adversaries know of popularity; a strong one's estimate from others' submissions."""
+"""The popularity that adversaries assume; a strong one estimates it from others' submissions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         raise UsageError(
             f"values of shape {values.shape}: a projection needs one axis of finite numbers"
         )
-    # the same projection, and the 1 of the sum is not lost beside huge values
+    # the same projection, and the 1 of the sum is not lost next to huge values
     values = values - values.max()
     falling = np.sort(values)[::-1]
     thetas = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
@@ -178,7 +178,9 @@ def check_adversaries(names: Sequence[str]) -> tuple[str, ...]:
         UsageError: none, an unknown one, or one twice.
     """
     if isinstance(names, str) or not names or len(set(names)) < len(names):
-        raise UsageError(f"adversaries={names!r}: a list of different names, at least one")
+        raise UsageError(
+            f"adversaries={names!r}: must be a list of at least one name, without repeats"
+        )
     for name in names:
         if name not in ADVERSARIES:
             raise UsageError(f"adversary={name}: not known{nearest(name, ADVERSARIES)}")

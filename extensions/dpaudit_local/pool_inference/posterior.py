@@ -1,4 +1,4 @@
-"""What an adversary concludes from one person's submissions: each pool's probability.
+"""The posterior probability of each pool, given one person's submissions.
 
 The double integral is compiled: products at all nodes of (γ, a), exponents kept apart.
 """
@@ -24,7 +24,7 @@ __all__ = [
     "count_posterior",
     "default_nodes",
     "exact_nodes",
-    "normalized",
+    "normalize",
     "pool_posterior",
     "unlinked_posterior",
 ]
@@ -132,7 +132,7 @@ def _fill_log_scores(evidence, slots, ends, x, weights, out):  # type: ignore[no
                 out[u, b, i] = np.log(total[i, b]) + top[i, b] * 0.6931471805599453
 
 
-def normalized(log_scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def normalize(log_scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """exp(log_scores) scaled to sum to 1 over the last axis, the pools."""
     scores: npt.NDArray[np.float64] = np.exp(log_scores - log_scores.max(axis=-1, keepdims=True))
     scores /= scores.sum(axis=-1, keepdims=True)
@@ -140,7 +140,7 @@ def normalized(log_scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def exact_nodes(observations: int) -> int:
-    """⌈(n + 1)/2⌉: with so many nodes the integral of a polynomial of degree n is exact.
+    """⌈(n + 1)/2⌉: with this number of nodes the integral of a polynomial of degree n is exact.
 
     >>> exact_nodes(7), exact_nodes(180)
     (4, 91)
@@ -168,7 +168,7 @@ def unit_rule(nodes: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float
         UsageError: fewer than one node.
     """
     if nodes < 1:
-        raise UsageError(f"nodes={nodes}: quadrature needs at least 1 node a side")
+        raise UsageError(f"nodes={nodes}: quadrature needs at least 1 node per side")
     x, w = np.polynomial.legendre.leggauss(nodes)
     return (x + 1) / 2, w / 2
 
@@ -213,7 +213,7 @@ def count_posterior(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
         log_upper = np.log(upper)
     for at in np.argwhere(upper < _TINY):
         log_upper[tuple(at)] = _log_tail(here[tuple(at)], others[tuple(at)], k)
-    return normalized(here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper)
+    return normalize(here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper)
 
 
 def _log_tail(here: float, others: float, k: int) -> float:
@@ -234,7 +234,7 @@ def _log_tail(here: float, others: float, k: int) -> float:
     )
 
 
-_CHUNK = 256  # users a task
+_CHUNK = 256  # users per task
 
 
 def pool_posterior(
@@ -258,9 +258,10 @@ def pool_posterior(
         dδ dγ
 
     is an integral over (γ, δ) themselves, so it has no Jacobian; the integrand is a polynomial of
-    degree n in each, exact with ``exact_nodes(n)`` Gauss–Legendre nodes a side. ``nodes`` (default
-    ``default_nodes``, far below 1e-10 off where measured) serves all prefixes. Products are kept
-    with integer exponents of their own for each node, so nothing under- or overflows, whatever n.
+    degree n in each, exact with ``exact_nodes(n)`` Gauss–Legendre nodes per side. ``nodes``
+    (default ``default_nodes``, far below 1e-10 off where measured) serves all prefixes. Products
+    are kept with integer exponents of their own for each node, so nothing under- or overflows,
+    whatever n.
 
     γ, δ and the preferred pool are uniform. ``threads`` changes no number.
 
@@ -296,11 +297,11 @@ def pool_posterior(
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(0, users, _CHUNK)))
-    return normalized(scores)
+    return normalize(scores)
 
 
 def unlinked_posterior(evidence: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """What single submissions say of their senders, (n, k), if nobody can link them.
+    """Posteriors (n, k) of the senders of single submissions that cannot be linked.
 
     For ``evidence`` (n, k + 1). Each submission is a person of its own to an adversary who cannot
     tell which submissions come from one device (a shuffler's outputs): :func:`pool_posterior` with
@@ -317,11 +318,11 @@ def check_prefixes(prefixes: Sequence[int], n: int) -> None:
     """Refuse (``UsageError``) prefixes of ``n`` submissions that do not rise within 1 … n."""
     rising = all(a < b for a, b in itertools.pairwise(prefixes))
     if not len(prefixes) or prefixes[0] < 1 or prefixes[-1] > n or not rising:
-        raise UsageError(f"prefixes={tuple(prefixes)}: must rise, from 1 at least to {n} at most")
+        raise UsageError(f"prefixes={tuple(prefixes)}: must rise within 1 … {n}")
 
 
 def _layout(prefixes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where observations go and prefixes end when prefixes are filled up to whole blocks."""
+    """Places of observations and ends of prefixes, with prefixes filled up to whole blocks."""
     slots: list[int] = []
     ends: list[int] = []
     before, end = 0, 0

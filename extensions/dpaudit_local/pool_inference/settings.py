@@ -1,4 +1,4 @@
-"""Where the game is played: a universe of objects, pools that tell about a person, popularity.
+"""Settings of the game: a universe of objects, pools that tell about a person, popularity.
 
 Settings have names: made up as in the paper, or real (emoji on Twitter, AllSides' ratings).
 """
@@ -89,7 +89,7 @@ class Pools:
         Raises:
             UsageError: as in :meth:`weights`.
         """
-        return np.bincount(self.labels, self._checked(popularity), self.k + 1).astype(np.float64)
+        return np.bincount(self.labels, self._valid(popularity), self.k + 1).astype(np.float64)
 
     def weights(self, popularity: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
         """p̂(z)/p̂(P_i) of each object z, where P_i is its pool, shape (universe,).
@@ -100,14 +100,14 @@ class Pools:
         Raises:
             UsageError: a popularity of another length, below 0 or not finite.
         """
-        popularity = self._checked(popularity)
+        popularity = self._valid(popularity)
         mass = self.masses(popularity)
         nothing = mass == 0
         weights = np.where(nothing[self.labels], 1.0, popularity)
         mass[nothing] = self.sizes[nothing]
         return weights / mass[self.labels]
 
-    def _checked(self, popularity: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
+    def _valid(self, popularity: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
         if popularity is None:
             return np.ones(self.universe)
         popularity = np.asarray(popularity, np.float64)
@@ -135,7 +135,7 @@ class Setting:
     popularity: npt.NDArray[np.float64]
     """Shape (universe,), adds up to 1."""
     labels: tuple[str, ...]
-    """What each pool is called."""
+    """The names of the pools."""
 
     def __post_init__(self) -> None:
         """Check it.
@@ -154,7 +154,7 @@ class Setting:
         for label, group in zip(("the neutral rest", *self.labels), self.groups, strict=True):
             if not p[group].sum() > 0:
                 raise UsageError(
-                    f"setting={self.name}: nobody ever chooses an object of {label}; "
+                    f"setting={self.name}: no object of {label} has any popularity; "
                     "leave such a pool out"
                 )
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from numba import types
 from numba.extending import intrinsic
 
-from dpaudit_local.mechanisms.coins import unpacked_words
+from dpaudit_local.mechanisms.coins import unpack_words
 from dpaudit_local.mechanisms.hashing import HashFamily
 from dpaudit_local.mechanisms.reports import HadamardReports, SketchReports
 from dpaudit_local.pool_inference.settings import Pools
@@ -31,7 +31,7 @@ __all__ = ["HadamardEvidence", "SketchEvidence"]
 LANES = 8
 """Pools side by side in a table: one vector register of doubles."""
 
-_KEPT = 5 << 27  # bytes of one kind of rows that may be kept: 640 MiB
+_MOST_KEPT_BYTES = 5 << 27  # bytes of one kind of rows that may be kept: 640 MiB
 
 jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")
 
@@ -48,7 +48,7 @@ class Rows:
     ) -> None:
         """``fill(function, row)`` writes a row (width,) that starts as zeros."""
         self._width, self._dtype, self._fill = width, np.dtype(dtype), fill
-        self._kept = count * width * self._dtype.itemsize <= _KEPT
+        self._kept = count * width * self._dtype.itemsize <= _MOST_KEPT_BYTES
         # takes memory as it is written
         self._table = np.empty((count if self._kept else 0, width), self._dtype)
         self._known = np.zeros(count, bool)
@@ -72,7 +72,7 @@ class Rows:
 
 
 class PoolTables:
-    """What the tables of all hash functions are made from.
+    """The data from which the tables of all hash functions are computed.
 
     Where pools' members lie, and the neutral pool's sums. Kept, for 65,536 functions and m = 1024:
     128 KiB for each member of a pool of interest (16-bit positions; 171 MiB for six pools of 228),
@@ -112,12 +112,12 @@ class PoolTables:
         else:
             self.scale = 1.0
             self._neutral_weights = neutral
-            sums = np.float64 if 8 * count * size <= _KEPT else np.float32
+            sums = np.float64 if 8 * count * size <= _MOST_KEPT_BYTES else np.float32
             self.neutral = Rows(count, size, sums, self._fill_neutral)
 
     @property
     def weights(self) -> Weights:
-        """What the loops add up."""
+        """The summands of the loops."""
         return Weights(self.column, self.weight, self.scale)
 
     def _fill_positions(self, function: int, row: npt.NDArray[Any]) -> None:
@@ -174,7 +174,7 @@ class Part(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What members add, (members,) each, and the factor of the neutral pool's rows."""
+    """The summands of members, (members,) each, and the factor of the neutral pool's rows."""
 
     column: npt.NDArray[np.int64]
     weight: npt.NDArray[np.float64]
@@ -220,7 +220,7 @@ def by_function(
                 task.result()
 
 
-class _Tabled:
+class _TableEvidence:
     """Evidence in sketches for an adversary with ``popularity`` (universe,); None is uniform."""
 
     def __init__(
@@ -235,12 +235,12 @@ class _Tabled:
         return other
 
 
-class HadamardEvidence(_Tabled):
+class HadamardEvidence(_TableEvidence):
     """E_i = 1 + tanh(ε/2)·y·Σ_{z∈P_i} w_z·H[l, h_j(z)].
 
     The sign y of coordinate l is kept with probability e^ε/(1 + e^ε). The sum is coordinate l of
-    the Walsh–Hadamard transform of the function's popularity table, made once a call for each
-    function that occurs: 10·1024 additions of eight pools at m = 1024, then one multiplication an
+    the Walsh–Hadamard transform of the function's popularity table, made once per call for each
+    function that occurs: 10·1024 additions of eight pools at m = 1024, then one multiplication per
     observation. No sum is below 2q = 2/(1 + e^ε), whatever is rounded.
     """
 
@@ -293,7 +293,7 @@ def _transform(table):  # type: ignore[no-untyped-def]
         half *= 2
 
 
-class SketchEvidence(_Tabled):
+class SketchEvidence(_TableEvidence):
     """E_i = 1 + (e^ε − 1)·Σ_pos bit[pos]·W_i[pos].
 
     W_i[pos] is the popularity within pool i of the objects hashed to pos. Equation 5: a report is
@@ -310,7 +310,7 @@ class SketchEvidence(_Tabled):
         """
         tables = self._tables
         self._mechanism.check(reports)
-        words = unpacked_words(reports.bits)
+        words = unpack_words(reports.bits)
         out = np.empty((len(words), tables.pools.k + 1))
 
         gain = math.expm1(self._mechanism.epsilon)
@@ -351,7 +351,7 @@ def _fill_bits(words, part, weights, gain, out):  # type: ignore[no-untyped-def]
     column, weight, scale = weights
     width, m, length = out.shape[1], neutral.shape[1], words.shape[1]
     blocks = (width + LANES - 1) // LANES
-    table = np.empty((blocks, m + 1, LANES))  # position m has nobody: it fills up the last four
+    table = np.empty((blocks, m + 1, LANES))  # position m is empty: it fills up the last four
     ones = np.empty(64 * length + 3, np.uint32)  # unsigned: no look at whether an index is below 0
     near = np.empty((_GATHERED, length), np.uint64)
     sums = np.empty(LANES)

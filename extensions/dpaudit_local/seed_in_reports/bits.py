@@ -55,7 +55,7 @@ class ReportBits:
     low: Fraction
     high: Fraction
     differing: int = 1
-    """In so many of the objects' own bits two objects differ at most."""
+    """The largest number of own bits in which two objects differ."""
     balanced: bool = False
     """Whether the objects' own bits are 1 as often as 0."""
     truth: Callable[[Coins, npt.NDArray[np.int64]], Bits]
@@ -106,7 +106,7 @@ class ReportBits:
         return np.asarray(truth @ np.where(bits, one, zero))
 
     def noisy(self, first: Bits, second: Bits, truth: Bits) -> Bits:
-        """What is reported with these coins, for objects with these own bits."""
+        """The reported bits for these coins and objects with these own bits."""
         return (first ^ truth) | (first & second & truth)
 
 
@@ -124,7 +124,7 @@ def report_bits(mechanism: Any) -> ReportBits:
             if not fine or (parts.low * WORDS).denominator != 1:
                 raise UsageError(
                     f"p*={float(parts.low):g}, q*={float(parts.high):g}: needs p* < q*, p* + q* of "
-                    "at least 1, and p* a multiple of 2^-64; take RAPPOR's f=0.5, p=0.5, q=0.75"
+                    "at least 1, and p* a multiple of 2^-64; e.g. RAPPOR's f=0.5, p=0.5, q=0.75"
                 )
             return parts
     raise UsageError(
@@ -133,11 +133,11 @@ def report_bits(mechanism: Any) -> ReportBits:
     )
 
 
-def _packed(bits: Bits) -> npt.NDArray[np.uint8]:
+def _pack(bits: Bits) -> npt.NDArray[np.uint8]:
     return np.packbits(bits, axis=1, bitorder="little")
 
 
-def _unpacked(bits: npt.NDArray[np.uint8]) -> Bits:
+def _unpack(bits: npt.NDArray[np.uint8]) -> Bits:
     return np.unpackbits(bits, axis=1, bitorder="little").astype(bool)
 
 
@@ -153,8 +153,8 @@ def _sketch(law: CountMeanSketch) -> ReportBits:
         bits=law.m,
         differing=2,
         truth=truth,
-        reports=lambda coins, bits: SketchReports(coins.astype(np.uint32), _packed(bits)),
-        parts=lambda reports: (reports.function.astype(np.int64), _unpacked(reports.bits)),
+        reports=lambda coins, bits: SketchReports(coins.astype(np.uint32), _pack(bits)),
+        parts=lambda reports: (reports.function.astype(np.int64), _unpack(reports.bits)),
     )
 
 
@@ -192,7 +192,7 @@ def _one_bit(law: OneBitHistogram) -> ReportBits:
 
 def _answer(law: RandomizedResponse) -> ReportBits:
     if law.categories != 2:
-        raise UsageError(f"categories={law.categories}: only yes and no; take categories=2")
+        raise UsageError(f"categories={law.categories}: must be 2, yes and no")
     return ReportBits.flipping(
         law.words[1],
         values=1,
@@ -213,9 +213,9 @@ def _rappor(law: Rappor) -> ReportBits:
         low=low,
         high=high,
         differing=2 * law.per_object,
-        truth=lambda coins, objects: _unpacked(law.bloom(objects, coins.astype(np.uint32))),
-        reports=lambda coins, bits: BloomReports(coins.astype(np.uint32), _packed(bits)),
-        parts=lambda reports: (reports.cohort.astype(np.int64), _unpacked(reports.bits)),
+        truth=lambda coins, objects: _unpack(law.bloom(objects, coins.astype(np.uint32))),
+        reports=lambda coins, bits: BloomReports(coins.astype(np.uint32), _pack(bits)),
+        parts=lambda reports: (reports.cohort.astype(np.int64), _unpack(reports.bits)),
     )
 
 
@@ -263,7 +263,7 @@ class SecondCoins:
         self.low, self.high = (x * (1 - r) + (1 - x) * r for x in (self._view.low, self._view.high))
         """Probability of a 1 where the object's own bit is 0, and where it is 1."""
         self.second_epsilon = self._view.epsilon(r, 1 - r)
-        """ε towards whoever knows the first stage's coins."""
+        """ε towards a party that knows the first stage's coins."""
 
     @property
     def epsilon(self) -> float:

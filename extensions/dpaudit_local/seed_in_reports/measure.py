@@ -1,4 +1,4 @@
-"""What the owner of a device's coins reads in its reports, and what the device's owner can do."""
+"""A measure of what a coin owner reads in a device's reports, and of the device's defence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CoinsGrid(Grid, frozen=True):
 
 
 def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
-    """Where the attack came from, and the mechanism."""
+    """The origins of the attack and of the mechanism."""
     name = cell.grid(CoinsGrid).device.name.partition(":")[0]
     return registry.plugin("attacks", _READER).origin, registry.plugin("local", name).origin
 
@@ -68,12 +68,12 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The least that is read with the key, and the most behind a second stage."""
     shares_read = []
-    for coins, pick, words in (
+    for coins, pick, phrase in (
         ("seeded", min, "with the key at least {:.1%} of devices are read"),
         ("seeded + second", max, "behind a second stage at most {:.1%}"),
     ):
         shares = [row["read"]["value"] for row in rows if row["coins"] == coins]
-        shares_read += [words.format(pick(shares))] if shares else []
+        shares_read += [phrase.format(pick(shares))] if shares else []
     return f"Exactly: {', '.join(shares_read)}." if shares_read else ""
 
 

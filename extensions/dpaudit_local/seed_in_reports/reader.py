@@ -49,7 +49,7 @@ class ReportReader(DeviceOptions, SeedHolder):
     Formal guarantee: the right object always fits, if the coins are the specimen's and the head
     leaves at most 64 nonces (all but 3e-5). A wrong object whose own bits differ fits with
     probability 2^-c or so, c the entropy of the coins outside the nonce; where c is near 0, as for
-    a single report of one bit, objects with the same own bit cannot be told apart, by anyone.
+    a single report of one bit, objects with the same own bit cannot be distinguished by anyone.
 
     Raises:
         UsageError: an option that makes no sense.
@@ -72,7 +72,7 @@ class ReportReader(DeviceOptions, SeedHolder):
 
     def __post_init__(self) -> None:
         if self.coins not in ("seeded", "honest"):
-            raise UsageError(f"coins={self.coins}: seeded or honest")
+            raise UsageError(f"coins={self.coins}: must be seeded or honest")
         super().__post_init__()
         self.universe = whole_number("universe", self.universe, 2, 1 << 20)
 
@@ -98,7 +98,7 @@ class ReportReader(DeviceOptions, SeedHolder):
         coins = SeededCoins(view, size=seeds.size, series=self.series)
         return np.array(
             [
-                _fits(coins, seeds, public, bits, _own(view, public, objects))
+                _fitting_objects(coins, seeds, public, bits, _truth(view, public, objects))
                 for public, bits in _devices(view, reports, self.series)
             ]
         )
@@ -110,7 +110,7 @@ class ReportReader(DeviceOptions, SeedHolder):
         exactly those which the reports would leave if they had no noise; ``named``, how often the
         object itself is named, by lot among them. ``read_honest`` and ``named_honest``: the same
         from the likeliest objects, which is the best guess without the key. ``named_told``, behind
-        a second stage: for someone who is told all coins of the first. ``noiseless``: how often the
+        a second stage: for someone who knows all coins of the first. ``noiseless``: how often the
         object could be named if there were no noise, on average. ``bound``: the most of
         ``named_honest`` that ε allows.
         """
@@ -141,14 +141,16 @@ class ReportReader(DeviceOptions, SeedHolder):
         right = dict.fromkeys(("read", "named", "read_honest", "named_honest", "named_told"), 0)
         noiseless = 0.0
         for i, (public, bits) in enumerate(_devices(view, reports, self.series)):
-            truth = _own(view, public, objects)
+            truth = _truth(view, public, objects)
             same = (truth == truth[own[i]]).all(1)
             noiseless += 1 / float(same.sum())
-            likeliest = _best(view.log_odds(bits, truth, low, high))
-            for who, left in ("_honest", likeliest), ("", fits[i] if fits[i].any() else likeliest):
-                right[f"read{who}"] += int((left == same).all())
-                right[f"named{who}"] += int(lot.choice(np.flatnonzero(left)) == own[i])
-            informed = _best(-(_sent(view, coins[i], truth) != bits).sum(1).astype(np.float64))
+            likeliest = _likeliest(view.log_odds(bits, truth, low, high))
+            for who, named in ("_honest", likeliest), ("", fits[i] if fits[i].any() else likeliest):
+                right[f"read{who}"] += int((named == same).all())
+                right[f"named{who}"] += int(lot.choice(np.flatnonzero(named)) == own[i])
+            informed = _likeliest(
+                -(_output(view, coins[i], truth) != bits).sum(1).astype(np.float64)
+            )
             right["named_told"] += int(lot.choice(np.flatnonzero(informed)) == own[i])
         if second is None or self.coins == "honest":
             del right["named_told"]
@@ -158,14 +160,14 @@ class ReportReader(DeviceOptions, SeedHolder):
             "noiseless": noiseless / users,
             "bound": 1 / (1 + (self.universe - 1) * math.exp(-claimed)),
             "epsilon_claimed": claimed,
-            "epsilon_vendor": _vendor(self.coins, claimed, second, self.series),
+            "epsilon_vendor": _vendor_epsilon(self.coins, claimed, second, self.series),
             "distance": device.distance,
             "error": 1.0 if second is None else second.error,
         }
 
 
-def _vendor(coins: str, claimed: float, second: SecondCoins | None, series: int) -> float:
-    """ε to the key holder: infinite where the key tells the noise, for it rules objects out."""
+def _vendor_epsilon(coins: str, claimed: float, second: SecondCoins | None, series: int) -> float:
+    """ε to the key holder: infinite if the key reveals the noise, which rules objects out."""
     if coins == "honest":
         return claimed
     return math.inf if second is None else second.second_epsilon * series
@@ -176,7 +178,7 @@ def _share(count: int, users: int) -> dict[str, float]:
     return {"value": count / users, "low": interval.low, "high": interval.high}
 
 
-def _best(scores: npt.NDArray[np.float64]) -> Bits:
+def _likeliest(scores: npt.NDArray[np.float64]) -> Bits:
     return np.asarray(scores >= scores.max() - 1e-9)
 
 
@@ -189,18 +191,18 @@ def _devices(
         yield public[at : at + series], bits[at : at + series].ravel()
 
 
-def _own(view: ReportBits, public: npt.NDArray[np.int64], objects: npt.NDArray[np.int64]) -> Bits:
+def _truth(view: ReportBits, public: npt.NDArray[np.int64], objects: npt.NDArray[np.int64]) -> Bits:
     """The own bits of each object in a device's reports, (u, series·bits)."""
     pairs = np.tile(public, len(objects)), np.repeat(objects, len(public))
     return view.truth(*pairs).reshape(len(objects), -1)
 
 
-def _sent(view: ReportBits, coins: DeviceCoins, truth: Bits) -> Bits:
-    """What a device with these coins reports for each object, (u, series·bits)."""
+def _output(view: ReportBits, coins: DeviceCoins, truth: Bits) -> Bits:
+    """The bits that a device with these coins reports for each object, (u, series·bits)."""
     return view.noisy(coins.first.ravel(), coins.second.ravel(), truth)
 
 
-def _fits(
+def _fitting_objects(
     coins: SeededCoins, seeds: Seeds, public: npt.NDArray[np.int64], bits: Bits, truth: Bits
 ) -> Bits:
     """Which objects, with own bits ``truth`` (u, series·bits), fit one device's reports."""
@@ -208,18 +210,18 @@ def _fits(
     heads, group = np.unique(truth[:, : coins.bits], axis=0, return_inverse=True)
     for number, head in enumerate(heads):
         mine = np.flatnonzero(group.ravel() == number)
-        for first in _undone(coins.view, bits[: coins.bits], head):
+        for first in _first_coins(coins.view, bits[: coins.bits], head):
             for device in _candidates(coins, seeds, public, first):
-                out[mine] |= (_sent(coins.view, device, truth[mine]) == bits).all(1)
+                out[mine] |= (_output(coins.view, device, truth[mine]) == bits).all(1)
     return out
 
 
-def _undone(view: ReportBits, bits: Bits, own: Bits) -> Iterator[Bits]:
+def _first_coins(view: ReportBits, bits: Bits, own: Bits) -> Iterator[Bits]:
     """The first coins that may have led to these bits of an object with these own ones."""
     doubtful = np.flatnonzero(np.zeros_like(own) if view.flips else bits & own)
-    for kept in product((False, True), repeat=len(doubtful)):
+    for second in product((False, True), repeat=len(doubtful)):
         first = bits ^ own
-        first[doubtful] = kept  # a 1 that the second coin kept
+        first[doubtful] = second  # a 1 that the second coin kept
         yield first
 
 

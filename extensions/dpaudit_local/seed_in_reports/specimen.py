@@ -75,7 +75,7 @@ class SeededCoins:
         if bits >= self.series * self.view.bits:
             raise UsageError(
                 f"nonce_bits={nonce_bits}, series={self.series}: the nonce needs {bits} noisy bits "
-                f"and some to check it, there are {self.series * self.view.bits}; take a shorter "
+                f"and some to check it, there are {self.series * self.view.bits}; use a shorter "
                 "nonce or a longer series"
             )
         return self.series if each else 0, bits
@@ -85,7 +85,8 @@ class SeededCoins:
         """At most the total variation distance of all coins from the honest mechanism's.
 
         It is given a random function in place of the pseudorandom one and a nonce that is new: 0
-        but where the public coin's values are no power of two, or a bit has a second coin.
+        but where the number of the public coin's values is not a power of two, or a bit has a
+        second coin.
         """
         public = 0 if self.view.values & (self.view.values - 1) == 0 else self.view.values
         raised = 0 if self.view.flips else self.view.differing // 2
@@ -144,7 +145,7 @@ class SeededCoins:
     def interval(
         self, public: npt.NDArray[np.int64], first: npt.NDArray[np.bool_]
     ) -> tuple[int, int]:
-        """Where U lies, [low, high), if these are the head's coins."""
+        """The interval [low, high) of U, given the head's coins."""
         low, width, words = 0, 1, self._words  # in units of 2^-64 per coin so far
         for value in public[: self.coins].tolist():
             edge = self._edge(value)
@@ -212,7 +213,7 @@ class SeedInReports:
 
     @property
     def epsilon(self) -> float:
-        """What one report claims, to those without the key."""
+        """The ε of one report, towards those without the key."""
         return self.mechanism.epsilon
 
     @property
@@ -221,7 +222,7 @@ class SeedInReports:
         return self.coins.distance
 
     def draw(self, devices: int, *, stream: Stream) -> list[DeviceCoins]:
-        """Coins for so many devices."""
+        """Coins for ``devices`` devices."""
         stream = stream.child("seed-in-reports")
         return [self.coins.draw(*self._nonces.fresh(stream)) for _ in range(devices)]
 
@@ -236,11 +237,11 @@ class SeedInReports:
         series = self.coins.series
         objects = check_objects(objects, 1 << 63).astype(np.int64)
         if len(objects) % series:
-            raise UsageError(f"objects={len(objects)}: a multiple of series={series}")
+            raise UsageError(f"objects={len(objects)}: must be a multiple of series={series}")
         return self.reports(self.draw(len(objects) // series, stream=stream), objects)
 
     def reports(self, coins: list[DeviceCoins], objects: npt.NDArray[np.int64]) -> Any:
-        """What devices with these coins report of objects (devices·series,)."""
+        """The reports of devices with these coins, of objects (devices·series,)."""
         view = self.coins.view
         public = np.concatenate([np.empty(0, np.int64), *(c.public for c in coins)])
         empty = np.empty((0, view.bits), dtype=bool)

@@ -54,7 +54,8 @@ def certificate_of(
         "kwargs": {k: _argument(v) for k, v in kwargs.items()},
         "coins": coins,
         "parts": [_part(one, args) for one, args in zip(explored, calls, strict=True)],
-        "returned": returned and [v.number if type(v) is Token else written(v) for v in returned],
+        "returned": returned
+        and [v.number if type(v) is Token else encode_output(v) for v in returned],
         "shows": dict(shows or {}),
     }
 
@@ -62,25 +63,25 @@ def certificate_of(
 def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
     """An exploration as an automaton."""
     graph, law = explored.graph, explored.law
-    kept = sorted(explored.visits)
-    number = {state: i for i, state in enumerate(kept)}
-    outputs = [written(x) for x in law.mass]
+    expanded = sorted(explored.visits)
+    number = {state: i for i, state in enumerate(expanded)}
+    outputs = [encode_output(x) for x in law.mass]
     output_number = {json.dumps(x): i for i, x in enumerate(outputs)}
     best = likeliest_branches(graph)
-    onward = _onward(graph, number)
+    onward = _exit_branches(graph, number)
 
     def target(branch: Branch) -> int | None:
         if branch.to >= 0:
             return number.get(branch.to)
-        found = output_number.get(json.dumps(written(graph.outputs[-1 - branch.to])))
-        return None if found is None else -1 - found
+        index = output_number.get(json.dumps(encode_output(graph.outputs[-1 - branch.to])))
+        return None if index is None else -1 - index
 
-    def shown(branch: Branch) -> list[Any]:
-        registers = [_listed(o) for o in branch.registers]
+    def branch_row(branch: Branch) -> list[Any]:
+        registers = [_origin_list(o) for o in branch.registers]
         return [list(branch.requests), registers, target(branch)]
 
     states = []
-    for old in kept:
+    for old in expanded:
         state = graph.states[old]
         _, before, via = best[old]
         states.append(
@@ -90,10 +91,10 @@ def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
                 "cuts": list(state.cuts),
                 "via": None if before < 0 else [number[before], _index(graph, before, via)],
                 "onward": onward.get(old, 0),
-                "branches": [shown(b) for b in state.branches or ()],
+                "branches": [branch_row(b) for b in state.branches or ()],
             }
         )
-    first = shown(graph.started)
+    first = branch_row(graph.root)
     return {
         "args": [_argument(a) for a in args],
         "first": first,
@@ -102,39 +103,39 @@ def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
         "law": [str(p) for p in law.mass.values()],
         "residual": str(law.residual),
         "exact": explored.exact,
-        "visits": [_visits(explored.visits[s], exact=explored.exact) for s in kept],
+        "visits": [_visits_text(explored.visits[s], exact=explored.exact) for s in expanded],
         "bits": _bits(first, states),
     }
 
 
 def _bits(first: Any, states: list[Any]) -> list[int] | None:
     """Bits read on the way to each state, and to every end; None if paths differ."""
-    found: dict[int, int] = {}
+    totals: dict[int, int] = {}
     todo = [(0, first)]
     while todo:
         before, (requests, _, to) = todo.pop()
         if to is None:
             return None
         now, at = before + sum((count - 1).bit_length() for count in requests), max(to, -1)
-        if at not in found and at >= 0:
+        if at not in totals and at >= 0:
             todo += [(now, branch) for branch in states[at]["branches"]]
-        if found.setdefault(at, now) != now:
+        if totals.setdefault(at, now) != now:
             return None
-    return [found[at] for at in [*range(len(states)), -1]] if len(found) > len(states) else None
+    return [totals[at] for at in [*range(len(states)), -1]] if len(totals) > len(states) else None
 
 
-def write_certificate(made: Mapping[str, Any], path: Path) -> str:
+def write_certificate(certificate: Mapping[str, Any], path: Path) -> str:
     """Write a certificate, compressed; returns its SHA-256. The same proof gives the same bytes."""
-    text = json.dumps(made, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(certificate, separators=(",", ":"), allow_nan=False)
     data = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     write_file(path, data)
     return hashlib.sha256(data).hexdigest()
 
 
-def written(x: Hashable) -> Any:
-    """An output as `checker.written` writes it: numbers that are equal are written alike."""
+def encode_output(x: Hashable) -> Any:
+    """An output as `checker.encode` writes it: equal numbers are written alike."""
     if isinstance(x, tuple):
-        return [written(v) for v in x]
+        return [encode_output(v) for v in x]
     if isinstance(x, (int, float, Fraction)) and abs(x) != math.inf:
         return str(Fraction(x))
     if isinstance(x, Token):
@@ -142,38 +143,38 @@ def written(x: Hashable) -> Any:
     return json.dumps(x) if isinstance(x, str) else f"{type(x).__name__} {x!s}"
 
 
-def _visits(value: Fraction, *, exact: bool) -> str:
+def _visits_text(value: Fraction, *, exact: bool) -> str:
     return str(value) if exact else f"{int(value * (1 << SCALE_BITS)):x}"
 
 
-def _listed(origin: Any) -> list[Any]:
-    return [_listed(part) if isinstance(part, tuple) else part for part in origin]
+def _origin_list(origin: Any) -> list[Any]:
+    return [_origin_list(part) if isinstance(part, tuple) else part for part in origin]
 
 
 def _index(graph: Graph, number: int, branch: Branch) -> int:
     return next(i for i, b in enumerate(graph.states[number].branches or ()) if b is branch)
 
 
-def _onward(graph: Graph, kept: Mapping[int, int]) -> dict[int, int]:
+def _exit_branches(graph: Graph, expanded: Mapping[int, int]) -> dict[int, int]:
     """For every state the branch that leads soonest to an end."""
     into: dict[int, list[tuple[int, int, float]]] = {}
-    for old in kept:
+    for old in expanded:
         state = graph.states[old]
         for i, branch in enumerate(state.branches or ()):
             cost = math.log(state.total) - math.log(branch.high - branch.low) + 1e-9
             into.setdefault(branch.to, []).append((old, i, cost))
-    found: dict[int, int] = {}
+    exits: dict[int, int] = {}
     heap = [(cost, old, i) for to in into if to < 0 for old, i, cost in into[to]]
     heapq.heapify(heap)
     while heap:
         cost, old, i = heapq.heappop(heap)
-        if old in found:
+        if old in exits:
             continue
-        found[old] = i
+        exits[old] = i
         for before, j, more in into.get(old, ()):
-            if before not in found:
+            if before not in exits:
                 heapq.heappush(heap, (cost + more, before, j))
-    return found
+    return exits
 
 
 def _argument(value: Any) -> Any:

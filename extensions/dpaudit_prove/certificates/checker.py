@@ -34,22 +34,22 @@ class Wrong(BaseException):  # so that no program catches it
     """The certificate does not hold; the message says where."""
 
 
-def program(made: dict[str, Any]) -> Any:
+def program(proof: dict[str, Any]) -> Any:
     """The function, loaded; its files must be those that the prover read."""
-    for name, digest in made["files"].items():
+    for name, digest in proof["files"].items():
         if hashlib.sha256(Path(name).read_bytes()).hexdigest() != digest:
             raise Wrong(f"{name}: not the file that was proved")
-    place, _, member = made["program"].removeprefix("python:").rpartition(":")
+    place, _, member = proof["program"].removeprefix("python:").rpartition(":")
     if "/" in place or place.endswith(".py"):
         sys.path.insert(0, str(Path(place).resolve().parent))
         place = Path(place).stem
     return attrgetter(member)(importlib.import_module(place))
 
 
-def written(x: Any) -> Any:
-    """An output as the certificate writes it; numbers that are equal are written alike."""
+def encode(x: Any) -> Any:
+    """An output as the certificate writes it; equal numbers are written alike."""
     if isinstance(x, (tuple, list)) or type(x).__module__ == "numpy":
-        return [written(v) for v in x] if isinstance(x, (tuple, list)) else written(x.tolist())
+        return [encode(v) for v in x] if isinstance(x, (tuple, list)) else encode(x.tolist())
     if isinstance(x, float) and (math.isnan(x) or str(x) == "-0.0"):
         x = str(x)
     if isinstance(x, (int, float, Fraction)) and abs(x) != math.inf:
@@ -129,7 +129,7 @@ def check_law(part: dict[str, Any]) -> None:
     law = part["mass"] = {x: Fraction(flow[-1 - i]) / one for i, x in enumerate(outputs)}
     left = part["left"] = 1 - sum(law.values(), Fraction(0))
     if left < 0 or [*law.values(), left] != [*map(Fraction, [*part["law"], part["residual"]])]:
-        raise Wrong("law: not what the visits give; with the residual it adds up to 1")
+        raise Wrong("law: must follow from the visits and add up to 1 with the residual")
 
 
 def check_shows(parts: list[Any], shows: dict[str, Any]) -> None:
@@ -200,8 +200,8 @@ def patch(tape: Tape, coins: str) -> None:
     owners: list[Any] = [random.SystemRandom]
     for module in [m for m in list(sys.modules.values()) if isinstance(m, ModuleType)]:
         for name, value in list(vars(module).items()):
-            drawn = type(value) in (MethodType, BuiltinMethodType)
-            if drawn and isinstance(value.__self__, kinds):
+            bound = type(value) in (MethodType, BuiltinMethodType)
+            if bound and isinstance(value.__self__, kinds):
                 setattr(module, name, getattr(tape, value.__name__))
             elif value is urandom:
                 setattr(module, name, tape.randbytes)
@@ -216,7 +216,7 @@ def patch(tape: Tape, coins: str) -> None:
 
 def coins_on(part: dict[str, Any], path: list[tuple[int, int]], pick: Any) -> list[Any]:
     """Coins that take the branches of a path of (state, branch); the rest of each is picked."""
-    asked, registers = list[tuple[int, Node]](), list[Node]()
+    coins, registers = list[tuple[int, Node]](), list[Node]()
     for number, index in [(-1, 0), *path]:
         branch = part["first"]
         if number >= 0:
@@ -224,9 +224,9 @@ def coins_on(part: dict[str, Any], path: list[tuple[int, int]], pick: Any) -> li
             branch, node = state["branches"][index], registers[state["register"]]
             node.low, node.high = state["pieces"][index]
         new = [Node(0, count) for count in branch[0]]
-        asked += zip(branch[0], new, strict=True)
+        coins += zip(branch[0], new, strict=True)
         registers = [node_of(origin, registers, new) for origin in branch[1]]
-    return [(count, node.value(pick)) for count, node in asked]
+    return [(count, node.value(pick)) for count, node in coins]
 
 
 def path_of(part: dict[str, Any], chance: random.Random, through: Any) -> tuple[Any, int | None]:
@@ -243,29 +243,29 @@ def path_of(part: dict[str, Any], chance: random.Random, through: Any) -> tuple[
     return path, to
 
 
-def check_runs(made: dict[str, Any], jobs: list[Any], chance: random.Random) -> None:
+def check_runs(proof: dict[str, Any], jobs: list[Any], chance: random.Random) -> None:
     """Points 5 and 6: the program returns what its parts end with, on the coins of all of them."""
-    function, tape, places = program(made), Tape(), made["returned"]
-    patch(tape, made["coins"])
-    passed = set(made["coins"].split(",")) - {"", "random", "numpy"}
+    function, tape, places = program(proof), Tape(), proof["returned"]
+    patch(tape, proof["coins"])
+    passed = set(proof["coins"].split(",")) - {"", "random", "numpy"}
     picks = min, lambda low, high: max(low, high - 1)
     for at, through in jobs:
         tape.coins, tape.used, ends = [], 0, []
-        for part in [made["parts"][at]] if places is None else made["parts"]:
-            here = through if part is made["parts"][at] else ()
+        for part in [proof["parts"][at]] if places is None else proof["parts"]:
+            here = through if part is proof["parts"][at] else ()
             path, to = path_of(part, chance, here)
             tape.coins += coins_on(part, path, picks[sum(here) % 2] if here else chance.randrange)
             ends.append(None if to is None or to >= 0 else part["outputs"][-1 - to])
         if None in ends:
             continue
-        wanted = ends[0] if places is None else [ends[x] if type(x) is int else x for x in places]
+        right = ends[0] if places is None else [ends[x] if type(x) is int else x for x in places]
         try:
-            args, kwargs = deepcopy((made["parts"][at]["args"], made["kwargs"]))
-            found = written(function(*args, **kwargs | dict.fromkeys(passed, tape)))
+            args, kwargs = deepcopy((proof["parts"][at]["args"], proof["kwargs"]))
+            output = encode(function(*args, **kwargs | dict.fromkeys(passed, tape)))
         except Exception as error:  # noqa: BLE001 (the program's own)
-            found = written(("raises", type(error).__name__))
-        if (found, tape.used) != (wanted, len(tape.coins)):
-            raise Wrong(f"Python returns {found}, not {wanted}: {tape.coins[:60]}")
+            output = encode(("raises", type(error).__name__))
+        if (output, tape.used) != (right, len(tape.coins)):
+            raise Wrong(f"Python returns {output}, not {right}: {tape.coins[:60]}")
 
 
 def check(
@@ -274,27 +274,27 @@ def check(
     """Check a certificate: raises Wrong, or says what was checked. Running patches this process."""
     with gzip.open(path) as file:
         text = file.read(1 << 29)  # one that is cut off is no JSON
-    made = json.loads(text, object_hook=lambda d: Fraction(d["/"]) if "/" in d else d)
-    if made["certificate"] != "dpaudit-proof/2":
-        raise ValueError(f"certificate={made['certificate']}: of another version")
-    parts, values = made["parts"], [x for x in made["returned"] or () if type(x) is int]
+    proof = json.loads(text, object_hook=lambda d: Fraction(d["/"]) if "/" in d else d)
+    if proof["certificate"] != "dpaudit-proof/2":
+        raise ValueError(f"certificate={proof['certificate']}: of another version")
+    parts, values = proof["parts"], [x for x in proof["returned"] or () if type(x) is int]
     for part in parts:
         check_automaton(part)
         check_law(part)
     if len({*values}) < len(values) or not {*values} <= {*range(len(parts))}:
         raise Wrong("returned: a value is returned twice, or has no part")
-    if set(made["shows"]) - ({"profile", "dependence"} if made["returned"] is None else set()):
-        raise Wrong(f"shows: {made['shows']} is not known")
-    check_shows(parts, made["shows"])
+    if set(proof["shows"]) - ({"profile", "dependence"} if proof["returned"] is None else set()):
+        raise Wrong(f"shows: unknown entries: {proof['shows']}")
+    check_shows(parts, proof["shows"])
     states = [(p, n, s) for p, part in enumerate(parts) for n, s in enumerate(part["states"])]
-    every = [(p, (n, i)) for p, n, s in states for i in range(len(s["branches"]))]
-    found: dict[str, Any] = {"states": len(states), "transitions": len(every)}
-    found["residual"] = float(sum(part["left"] for part in parts))
+    steps = [(p, (n, i)) for p, n, s in states for i in range(len(s["branches"]))]
+    facts: dict[str, Any] = {"states": len(states), "transitions": len(steps)}
+    facts["residual"] = float(sum(part["left"] for part in parts))
     if run:
         chance = random.Random(seed)
-        chosen = every if len(every) <= most else chance.sample(every, most)
-        check_runs(made, [*chosen, *((i % len(parts), ()) for i in range(tapes))], chance)
-        found |= {"replayed": len(chosen), "tapes": tapes}
-    found["bits"] = [part["bits"] and part["bits"][-1] for part in parts]
-    found["arguments"] = [repr(part["args"]) for part in parts]
-    return found | {"program": made["program"], "shows": made["shows"], "values": len(values)}
+        chosen = steps if len(steps) <= most else chance.sample(steps, most)
+        check_runs(proof, [*chosen, *((i % len(parts), ()) for i in range(tapes))], chance)
+        facts |= {"replayed": len(chosen), "tapes": tapes}
+    facts["bits"] = [part["bits"] and part["bits"][-1] for part in parts]
+    facts["arguments"] = [repr(part["args"]) for part in parts]
+    return facts | {"program": proof["program"], "shows": proof["shows"], "values": len(values)}

@@ -1,6 +1,6 @@
-"""Reads a stranger's certificate before `checker.py` does: limits of size and depth, and its shape.
+"""Reads a foreign certificate before `checker.py` does: checks its size, depth and shape.
 
-The checker alone may end in any exception on a file that is not a certificate. After
+The checker alone may raise any exception on a file that is not a certificate. After
 :func:`read_certificate` every field has its type, every number that points at something points at
 it, and every text that is a number is a plain fraction: the checker accepts, or raises `Wrong`.
 """
@@ -23,7 +23,7 @@ from dpaudit_prove.certificates.certificate import FORMAT
 
 __all__ = ["Certificate", "read_certificate"]
 
-_ALWAYS, _TIMES, _MOST = 4 << 20, 24, 1 << 29
+_FREE_BYTES, _MOST_RATIO, _MOST_BYTES = 4 << 20, 24, 1 << 29
 """Bytes that any file may unpack to, how often its own size, and never more. Certificates that
 `dpaudit prove` wrote unpack to 5 to 11 times their size."""
 _DENSE = 500_000  # values of a text; longer texts may have one more every 2 characters
@@ -32,7 +32,7 @@ _LARGEST_EPSILON = 1000
 _NUMBER = r"[0-9]{1,4300}(/0*[1-9][0-9]{0,4299})?"
 _RATIONAL, _HEXADECIMAL = rf"^{_NUMBER}\Z", r"^[0-9a-f]{1,4300}\Z"
 _EXPONENT, _DIGEST = rf"^({_NUMBER}|ln\({_NUMBER}\))\Z", r"^[0-9a-f]{64}\Z"
-_WRITTEN = {
+_DESCRIPTIONS = {
     _RATIONAL: "a number such as 2 or 1/3",
     _HEXADECIMAL: "a hexadecimal number",
     _EXPONENT: "a number such as 1/3 or ln(3)",
@@ -130,27 +130,27 @@ def read_certificate(path: Path) -> Certificate:
     Raises:
         RefusedError: it is not; the message names the field and the rule.
     """
-    data = _unpacked(path)
+    data = _unpack(path)
     if sum(data.count(c) for c in (b"[", b"{", b",", b":")) > _DENSE + len(data) // 2:
         raise RefusedError("more values than any certificate of its size")
     try:
         version = msgspec.json.decode(data, type=_Version).certificate
         if version != FORMAT:
-            raise RefusedError(f"certificate={shown(version)}: of another version than {FORMAT}")
-        made = msgspec.json.decode(data, type=Certificate)
-        _check(made)
+            raise RefusedError(f"certificate={shown(version)}: must be {FORMAT}")
+        content = msgspec.json.decode(data, type=Certificate)
+        _check(content)
     except RecursionError as error:
         raise RefusedError(f"nested deeper than {MOST_DEPTH}") from error
     except msgspec.ValidationError as error:
-        raise RefusedError(_field_first(str(error))) from error
+        raise RefusedError(_field_message(str(error))) from error
     except (msgspec.DecodeError, UnicodeError) as error:
         raise RefusedError(f"not JSON ({error})") from error
-    return made
+    return content
 
 
-def _unpacked(path: Path) -> bytes:
+def _unpack(path: Path) -> bytes:
     with open_plain(path) as file:
-        most = min(_MOST, _ALWAYS + _TIMES * os.fstat(file.fileno()).st_size)
+        most = min(_MOST_BYTES, _FREE_BYTES + _MOST_RATIO * os.fstat(file.fileno()).st_size)
         try:
             with gzip.open(file) as stream:
                 data = stream.read(most + 1)
@@ -161,33 +161,39 @@ def _unpacked(path: Path) -> bytes:
     return data
 
 
-def _field_first(message: str, where: str = "") -> str:
+def _field_message(message: str, where: str = "") -> str:
     """A message of msgspec's with the field in front, and without patterns."""
     rule, _, place = message.partition(" - at `$")
     place = f"{where}{place.rstrip('`')}".lstrip(".") or "all of it"
-    for pattern, words in _WRITTEN.items():
+    for pattern, description in _DESCRIPTIONS.items():
         if rule.endswith(repr(pattern)):
-            return f"{place}: must be {words}"
+            return f"{place}: must be {description}"
     return f"{place}: {rule[:1].lower()}{rule[1:]}"
 
 
-def _check(made: Certificate) -> None:
-    """What no type says: lengths, and numbers that point at a place in another list."""
-    check_depth([made.kwargs, made.returned or [], *(x for p in made.parts for x in _foreign(p))])
-    count = _check_argument(made.kwargs.values(), "kwargs")
-    _check_outputs([x for x in made.returned or [] if not isinstance(x, int)], "returned")
-    if "/" in made.files or "/" in made.kwargs:
-        raise RefusedError("files, kwargs: / is no name")
-    for number, part in enumerate(made.parts):
+def _check(certificate: Certificate) -> None:
+    """Check what types cannot: lengths, and indices into other lists."""
+    check_depth(
+        [
+            certificate.kwargs,
+            certificate.returned or [],
+            *(x for p in certificate.parts for x in _foreign_lists(p)),
+        ]
+    )
+    count = _check_argument(certificate.kwargs.values(), "kwargs")
+    _check_outputs([x for x in certificate.returned or [] if not isinstance(x, int)], "returned")
+    if "/" in certificate.files or "/" in certificate.kwargs:
+        raise RefusedError("files, kwargs: / is not a name")
+    for number, part in enumerate(certificate.parts):
         where = f"parts[{number}]"
         count += _check_argument(part.args, f"{where}.args")
         _check_part(part, where)
     if count > _MOST_ARGUMENTS:
         raise RefusedError(f"args, kwargs: {count:,} values; at most {_MOST_ARGUMENTS:,}")
-    _check_shows(made)
+    _check_shows(certificate)
 
 
-def _foreign(part: _Part) -> Iterator[list[Any]]:
+def _foreign_lists(part: _Part) -> Iterator[list[Any]]:
     yield part.args
     yield part.outputs
 
@@ -202,7 +208,7 @@ def _check_argument(values: Collection[Any], where: str) -> int:
             if [*value] != ["/"]:
                 raise RefusedError(f'{where}: an object is written {{"/": "1/3"}}')
             text = value["/"]
-            _convert(text.removeprefix("-") if isinstance(text, str) else text, Rational, where)
+            _check_type(text.removeprefix("-") if isinstance(text, str) else text, Rational, where)
     return count
 
 
@@ -217,19 +223,19 @@ def _check_outputs(values: Collection[Any], where: str) -> None:
 
 def _check_part(part: _Part, where: str) -> None:
     count = len(part.states)
-    _same(len(part.visits), count, f"{where}.visits", "states")
-    _same(len(part.law), len(part.outputs), f"{where}.law", "outputs")
+    _check_length(len(part.visits), count, f"{where}.visits", "states")
+    _check_length(len(part.law), len(part.outputs), f"{where}.law", "outputs")
     if part.bits is not None:
-        _same(len(part.bits), count + 1, f"{where}.bits", "states and the end")
+        _check_length(len(part.bits), count + 1, f"{where}.bits", "states and the end")
     _check_outputs(part.outputs, f"{where}.outputs")
     numbers: Any = list[Rational] if part.exact else list[Hexadecimal]
-    _convert(part.visits, numbers, f"{where}.visits")
+    _check_type(part.visits, numbers, f"{where}.visits")
     _check_branch(part.first, part, 0, f"{where}.first")
     for number, state in enumerate(part.states):
         place = f"{where}.states[{number}]"
-        _within(state.register, len(state.domains), f"{place}.register")
-        _within(state.onward, len(state.branches), f"{place}.onward")
-        _same(len(state.branches), len(state.cuts) + 1, f"{place}.branches", "intervals")
+        _check_index(state.register, len(state.domains), f"{place}.register")
+        _check_index(state.onward, len(state.branches), f"{place}.onward")
+        _check_length(len(state.branches), len(state.cuts) + 1, f"{place}.branches", "intervals")
         for i, branch in enumerate(state.branches):
             _check_branch(branch, part, len(state.domains), f"{place}.branches[{i}]")
     _check_ways(part, where)
@@ -250,7 +256,7 @@ def _check_branch(branch: _Branch, part: _Part, registers: int, where: str) -> N
         else:
             raise RefusedError(f"{place}: nested deeper than {MOST_DEPTH}")
         many = registers if isinstance(origin, _Register) else len(branch.requests)
-        _within(origin.index, many, place)
+        _check_index(origin.index, many, place)
 
 
 def _check_ways(part: _Part, where: str) -> None:
@@ -265,23 +271,23 @@ def _check_ways(part: _Part, where: str) -> None:
             if via is None:
                 to = part.first.to
             else:
-                _within(via[0], len(part.states), place)
-                _within(via[1], len(part.states[via[0]].branches), place)
+                _check_index(via[0], len(part.states), place)
+                _check_index(via[1], len(part.states[via[0]].branches), place)
                 to = part.states[via[0]].branches[via[1]].to
             if to != at:
-                raise RefusedError(f"{place}: another branch than one to this state")
+                raise RefusedError(f"{place}: must name a branch to this state")
             if via is None:
                 break
             at = via[0]
         else:
             if at in way:
-                raise RefusedError(f"{where}.states[{at}].via: a circle that never begins")
+                raise RefusedError(f"{where}.states[{at}].via: a cycle without a start")
 
 
-def _check_shows(made: Certificate) -> None:
-    shows = made.shows
-    if shows.profile is not UNSET and len(made.parts) != 2:
-        raise RefusedError(f"shows.profile: needs 2 parts; there are {len(made.parts)}")
+def _check_shows(certificate: Certificate) -> None:
+    shows = certificate.shows
+    if shows.profile is not UNSET and len(certificate.parts) != 2:
+        raise RefusedError(f"shows.profile: needs 2 parts; there are {len(certificate.parts)}")
     ends = [] if shows.dependence is UNSET else [*shows.dependence]
     for epsilon, low, high in shows.profile or ():
         ends += low, high
@@ -290,23 +296,23 @@ def _check_shows(made: Certificate) -> None:
     if any(Fraction(x) > 1 for x in ends):
         raise RefusedError("shows: a bound of a probability is above 1")
     if shows.dependence is not UNSET:
-        sizes = {len(x) if isinstance(x, list) else -1 for x in made.parts[0].outputs}
+        sizes = {len(x) if isinstance(x, list) else -1 for x in certificate.parts[0].outputs}
         if len(sizes) > 1 or -1 in sizes:
             raise RefusedError("shows.dependence: needs outputs that are lists of one length")
 
 
-def _convert(value: Any, kind: Any, where: str) -> None:
+def _check_type(value: Any, kind: Any, where: str) -> None:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise RefusedError(_field_first(str(error), where)) from error
+        raise RefusedError(_field_message(str(error), where)) from error
 
 
-def _same(length: int, wanted: int, where: str, of: str) -> None:
-    if length != wanted:
-        raise RefusedError(f"{where}: has {length:,} values for {wanted:,} {of}")
+def _check_length(length: int, expected: int, where: str, of: str) -> None:
+    if length != expected:
+        raise RefusedError(f"{where}: has {length:,} values for {expected:,} {of}")
 
 
-def _within(index: int, many: int, where: str) -> None:
+def _check_index(index: int, many: int, where: str) -> None:
     if index >= many:
         raise RefusedError(f"{where}={shown(index)}: must be from 0 to {many - 1}")

@@ -2,7 +2,7 @@
 
 The sampler runs again and again with coins of the auditor's: first with the same coins and another
 clock, process number, memory and environment, then with a few coins replaced. Each difference is a
-counterexample that can be run again. What is the same in all runs is shown for these coins only;
+counterexample that can be run again. What is equal in all runs is shown for these coins only;
 `scan` adds what holds for all: which instructions and imports could bring in anything else.
 """
 
@@ -37,7 +37,7 @@ from dpaudit.report import (
 )
 from dpaudit.results.text import one_line
 from dpaudit.types import Verdict
-from dpaudit_prove.describe import command_of, fields_of, not_covered
+from dpaudit_prove.describe import command_of, fields_of, uncovered_section
 from dpaudit_prove.determinism.driver import Coins, Driver, Run, Scenario, Value, driver, scan
 from dpaudit_prove.results import (
     CoinBytes,
@@ -89,15 +89,15 @@ def determinism(
     if not library.is_file():
         raise UsageError(f"library={one_line(library)}: no such file")
     if not 2 <= calls <= 64 or not 1 <= dim <= 64:
-        raise UsageError(f"calls={calls}, dim={dim}: 2 to 64 calls of 1 to 64 values are made")
+        raise UsageError(f"calls={calls}, dim={dim}: must be 2 to 64 calls of 1 to 64 values")
     begun = time.monotonic()
-    seen = scan(library)
+    contents = scan(library)
     with driver(
-        library, symbol, calls=calls, dim=dim, random_instructions=seen.random_instructions
+        library, symbol, calls=calls, dim=dim, random_instructions=contents.random_instructions
     ) as run:
         check = _Check(run, timeout)
         coins, sources = check.run()
-    uncontrolled = (*seen.not_controlled, *_uncontrolled(sources), *check.open)
+    uncontrolled = (*contents.not_controlled, *_uncontrolled(sources), *check.open)
     return DeterminismResult(
         verdict="finding" if check.findings else "inconclusive" if uncontrolled else "no-finding",
         library=one_line(library),
@@ -126,95 +126,98 @@ class _Check:
 
     def run(self) -> tuple[tuple[CoinBytes, ...], Mapping[str, int]]:
         """All runs: bytes of coins per value of a vector, and what was asked for."""
-        base = dict(zip(_tapes(), self._all(_tapes()), strict=True))
+        base = dict(zip(_tapes(), self._run_all(_tapes()), strict=True))
         failed = next((run.failure for run in base.values() if run.failure), "")
         if failed:
             raise UsageError(f"symbol={one_line(self._driver.symbol)}: {failed}")
-        self._same_coins(base)
-        coins = self._replaced(base)
-        self._coins_reach(base)
+        self._compare_same_coins(base)
+        coins = self._replace_coins(base)
+        self._find_constant_values(base)
         return coins, next(iter(base.values())).events
 
-    def _all(self, scenarios: Iterable[Scenario]) -> list[Run]:
-        wanted = list(scenarios)
-        self.runs += len(wanted)
-        return self._driver.run(wanted, timeout=self._timeout) if wanted else []
+    def _run_all(self, scenarios: Iterable[Scenario]) -> list[Run]:
+        batch = list(scenarios)
+        self.runs += len(batch)
+        return self._driver.run(batch, timeout=self._timeout) if batch else []
 
-    def _same_coins(self, base: Mapping[Scenario, Run]) -> None:
+    def _compare_same_coins(self, base: Mapping[Scenario, Run]) -> None:
         """Another process, clock, number, memory; and each call without those before it."""
-        wanted = [
+        variants = [
             (tape, how, other)
             for tape in base
             for how, other in _with_same_coins(tape, self._driver.calls)
         ]
-        told: set[str] = set()
-        runs = self._all(other for _, _, other in wanted)
-        for (tape, how, _), run in zip(wanted, runs, strict=True):
+        reported: set[str] = set()
+        runs = self._run_all(other for _, _, other in variants)
+        for (tape, how, _), run in zip(variants, runs, strict=True):
             where = _difference(base[tape], run)
-            if where is not None and how not in told:
-                told.add(how)
+            if where is not None and how not in reported:
+                reported.add(how)
                 self.findings.append(
-                    f"the same coins give another value {how}{_shown(where, base[tape], run)}"
+                    f"the same coins give another value {how}{_change_text(where, base[tape], run)}"
                 )
 
-    def _replaced(self, base: Mapping[Scenario, Run]) -> tuple[CoinBytes, ...]:
+    def _replace_coins(self, base: Mapping[Scenario, Run]) -> tuple[CoinBytes, ...]:
         """Which values change with each of the coins; bytes of coins per value of a vector."""
-        taken: dict[int, list[int]] = defaultdict(list)
+        bytes_by_value: dict[int, list[int]] = defaultdict(list)
         for tape in list(base)[:_REPLACED_TAPES]:
             before = base[tape]
             groups = [(call, at, 0, count) for (call, at), count in before.coins.items()]
-            reached = self._reached(tape, before, groups)
-            several = [unit for unit in groups if len(_union(reached[unit])) > 1]
-            parts = self._reached(tape, before, [part for u in several for part in _parts(u)])
+            reached = self._changes_by_unit(tape, before, groups)
+            several = [unit for unit in groups if len(_all_values(reached[unit])) > 1]
+            parts = self._changes_by_unit(
+                tape, before, [part for u in several for part in _parts(u)]
+            )
             final = {unit: reached[unit] for unit in groups if unit not in several} | parts
             self._judge(tape, before, final)
             counts: dict[Value, int] = defaultdict(int)
             for unit, changes in final.items():
-                for value in _union(changes):
+                for value in _all_values(changes):
                     counts[value] += unit[3] - unit[2]
             for (_, place), count in counts.items():
-                taken[place].append(count)
+                bytes_by_value[place].append(count)
         return tuple(
-            CoinBytes(value=place, least=min(found), most=max(found))
-            for place, found in sorted(taken.items())
+            CoinBytes(value=place, least=min(sizes), most=max(sizes))
+            for place, sizes in sorted(bytes_by_value.items())
         )
 
-    def _reached(
+    def _changes_by_unit(
         self, tape: Scenario, before: Run, units: list[Coins]
     ) -> dict[Coins, list[_Change]]:
         """For each unit of coins: the values that changed, with each of a few other coins."""
         others = [tape.tape + 1000 * (i + 1) for i in range(_OTHERS)]
         runs = iter(
-            self._all(replace(tape, other=o, replaced=unit) for unit in units for o in others)
+            self._run_all(replace(tape, other=o, replaced=unit) for unit in units for o in others)
         )
         return {
-            unit: [(run, _changed(before, run)) for run in itertools.islice(runs, _OTHERS)]
+            unit: [(run, _changed_values(before, run)) for run in itertools.islice(runs, _OTHERS)]
             for unit in units
         }
 
     def _judge(self, tape: Scenario, before: Run, final: Mapping[Coins, list[_Change]]) -> None:
         """Coins that always change several values are shared; sometimes: not decided."""
         shared = {unit: changes for unit, changes in final.items() if _always_several(changes)}
-        moving = [unit for unit, changes in final.items() if len(_union(changes)) > 1]
+        moving = [unit for unit, changes in final.items() if len(_all_values(changes)) > 1]
         if shared and self.shared != "yes":
             self.shared = "yes"
             unit, changes = next(iter(shared.items()))
-            values = sorted(_union(changes))
+            values = sorted(_all_values(changes))
             run = next(run for run, changed in changes if len(changed) > 1)
-            pairs = "; ".join(_shown(value, before, run)[2:] for value in values[:2])
+            pairs = "; ".join(_change_text(value, before, run)[2:] for value in values[:2])
             self.findings.append(
                 f"{len(shared)} of {len(final)} units of coins are shared by several values: "
-                f"replacing {_named(unit)} (tape {tape.tape}) changes {len(values)} values: {pairs}"
-                " (pairs by Box and Muller do so and are independent, which coins cannot show)"
+                f"replacing {_unit_text(unit)} (tape {tape.tape}) changes {len(values)} values: "
+                f"{pairs} (pairs by Box and Muller do so and are independent, which coins cannot "
+                "show)"
             )
         elif moving and not shared:
             self.shared = "yes" if self.shared == "yes" else "not decided"
             self.open.append(
-                f"{_named(moving[0])} change several values, but not always: coins are read ahead "
-                "of the values, and which value takes them is not decided"
+                f"{_unit_text(moving[0])} change several values, but not always: coins are read "
+                "ahead of the values, and which value takes them is not decided"
             )
 
-    def _coins_reach(self, base: Mapping[Scenario, Run]) -> None:
+    def _find_constant_values(self, base: Mapping[Scenario, Run]) -> None:
         """Values that are the same on all tapes: no coin reaches them."""
         runs = list(base.values())
         still = [v for v in runs[0].values if len({run.values[v] for run in runs}) == 1]
@@ -233,14 +236,14 @@ def _tapes() -> list[Scenario]:
     return [Scenario(tape=1 + i) for i in range(_TAPES)]
 
 
-def _changed(before: Run, after: Run) -> frozenset[Value]:
+def _changed_values(before: Run, after: Run) -> frozenset[Value]:
     """Values that differ; all of them if the other run failed."""
     if after.failure:
         return frozenset(before.values)
     return frozenset(v for v, bits in after.values.items() if bits != before.values[v])
 
 
-def _union(changes: Iterable[_Change]) -> frozenset[Value]:
+def _all_values(changes: Iterable[_Change]) -> frozenset[Value]:
     return frozenset(value for _, values in changes for value in values)
 
 
@@ -264,17 +267,17 @@ def _difference(before: Run, after: Run) -> Value | None:
 
 
 def _uncontrolled(events: Mapping[str, int]) -> list[str]:
-    """What a run asked for that was passed through."""
-    known = {*_SOURCES, *_CLOCKS, *_NUMBERS, "/dev/urandom", "/dev/random"}
-    return [f"asked for: {event}" for event in sorted(events.keys() - known)]
+    """The requests of a run that were passed through."""
+    controlled = {*_SOURCES, *_CLOCKS, *_NUMBERS, "/dev/urandom", "/dev/random"}
+    return [f"asked for: {event}" for event in sorted(events.keys() - controlled)]
 
 
-def _named(unit: Coins) -> str:
+def _unit_text(unit: Coins) -> str:
     call, at, first, last = unit
     return f"coin bytes {first} to {last - 1} read in call {call} after {at} values"
 
 
-def _shown(where: Value, before: Run, after: Run) -> str:
+def _change_text(where: Value, before: Run, after: Run) -> str:
     call, value = where
     if after.failure:
         return f": it then fails ({after.failure})"
@@ -343,25 +346,25 @@ def _determinism_headline(result: DeterminismResult) -> str:
 
 def _determinism_meaning(verdict: Verdict) -> Meaning:
     if verdict == "finding":
-        says = (
+        text = (
             "Something other than fresh coins decides a value, or several values share coins, so "
             "noise may be predictable or repeat. Have the source examined before you use it; a "
             "finding says nothing about intent."
         )
-        return Meaning(heading="Values depend on more than coins of their own", says=says)
+        return Meaning(heading="Values depend on more than coins of their own", says=text)
     if verdict == "inconclusive":
-        says = (
+        text = (
             "The function uses something that the auditor could not answer in its place, so the "
             "runs cannot show where its values come from. This is neither a pass nor a finding."
         )
-        return Meaning(heading="No verdict", says=says)
-    says = (
+        return Meaning(heading="No verdict", says=text)
+    text = (
         "With the same coins the function gave the same values, and no coin reached two of them, "
         "in all runs. That is evidence against stored state and shared seeds, not a proof: other "
         "coins were not tried, and whether the values follow the claimed law was not looked at "
         "(dpaudit audit does that)."
     )
-    return Meaning(heading="Each value came from coins of its own", says=says)
+    return Meaning(heading="Each value came from coins of its own", says=text)
 
 
 def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
@@ -379,21 +382,21 @@ def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
     tested: list[Block] = [*file_facts(result.provenance)[:1], Facts(rows, terminal=("Runs",))]
     tested += command_of(result.provenance, "To repeat this:")
     yield Section(title="What was tested", blocks=tuple(tested))
-    found: Block = Text("No pair of runs with the same coins differed, and no coin reached two "
+    outcome: Block = Text("No pair of runs with the same coins differed, and no coin reached two "
                         "values.")  # fmt: skip
     if result.findings:
-        found = Table(
+        outcome = Table(
             columns=(Column("Finding", result.findings),),
             caption="What is not a function of coins of its own",
             marked=(True,) * len(result.findings),
             terminal="Findings",
         )
-    taken = () if not result.coin_bytes else (_bytes_table(result.coin_bytes),)
-    yield Section(title="What was found", blocks=(found, *taken))
-    says = "These calls and instructions were answered with the auditor’s coins, clock and process"
-    asked: Block = Text("The function asked for nothing.", terminal=True)
+    coins = () if not result.coin_bytes else (_bytes_table(result.coin_bytes),)
+    yield Section(title="What was found", blocks=(outcome, *coins))
+    scope = "These calls and instructions were answered with the auditor’s coins, clock and process"
+    requests: Block = Text("The function asked for nothing.", terminal=True)
     if result.sources:
-        asked = Table(
+        requests = Table(
             columns=(
                 Column("Asked for", tuple(result.sources)),
                 Column(
@@ -404,7 +407,7 @@ def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
             ordered=True,
             terminal="Asked for in one run",
         )
-    yield Section(title="What was interposed", blocks=(Text(f"{says} number."), asked))
+    yield Section(title="What was interposed", blocks=(Text(f"{scope} number."), requests))
     if result.not_controlled:
         items = Table(
             columns=(Column("Not controlled", result.not_controlled),),
@@ -412,16 +415,16 @@ def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
             terminal="Not controlled",
         )
         yield Section(title="What could not be controlled", blocks=(items,))
-    says = "This is less than a proof of the law: the runs are a few of all that are possible. It"
-    yield not_covered(says, result.cannot_rule_out)
+    scope = "This is less than a proof of the law: the runs are a few of all that are possible. It"
+    yield uncovered_section(scope, result.cannot_rule_out)
 
 
-def _bytes_table(taken: tuple[CoinBytes, ...]) -> Table:
+def _bytes_table(coins: tuple[CoinBytes, ...]) -> Table:
     return Table(
         columns=(
-            Column("Value", tuple(wording.count(t.value) for t in taken), True),
-            Column("Bytes of coins at least", tuple(wording.count(t.least) for t in taken), True),
-            Column("Bytes of coins at most", tuple(wording.count(t.most) for t in taken), True),
+            Column("Value", tuple(wording.count(t.value) for t in coins), True),
+            Column("Bytes of coins at least", tuple(wording.count(t.least) for t in coins), True),
+            Column("Bytes of coins at most", tuple(wording.count(t.most) for t in coins), True),
         ),
         caption="Bytes of coins that each value of a vector depends on, over all runs",
         ordered=True,

@@ -1,6 +1,6 @@
 """Runs a shared library's sampler with coins, clock, process number and memory of our choice.
 
-What else it could read is found in its instructions (``objdump -d``) and imports (``nm -D``); both
+Its other inputs are found in its instructions (``objdump -d``) and imports (``nm -D``); both
 are part of binutils, which every C compiler on Linux needs as well.
 """
 
@@ -31,12 +31,12 @@ _CHUNK = 1 << 16
 Value = tuple[int, int]
 """Which call, and which of its values."""
 Coins = tuple[int, int, int, int]
-"""Coins of a call, read while so many values were written: the first, and the one past the last."""
+"""Coins of a call: the call, the values written before, the first coin, the one past the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What the sampler meets in one child process.
+    """The surroundings of the sampler in one child process.
 
     Attributes:
         tape: the key of the coins.
@@ -63,11 +63,11 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Run:
-    """What the sampler did.
+    """One run of the sampler.
 
     Attributes:
         values: each value's 64 bits.
-        coins: bytes read while so many values of the call were written, where there were any.
+        coins: bytes read after each number of values of a call was written, if any.
         events: what else it asked for, and how often.
         failure: why it gave no values, or "".
     """
@@ -105,16 +105,16 @@ class Driver:
         needs = [str(self.program.parent), str(self.library)]
         process = Process(argv, seconds=timeout, needs=needs)
         try:
-            text = _everything(process, deadline)
+            text = _read_output(process, deadline)
             code, how = process.ending(deadline=deadline)
         except TimeoutError:
             raise SamplerTimeoutError(
-                f"symbol={one_line(self.symbol)}: had not ended after timeout={timeout:g} s; "
+                f"symbol={one_line(self.symbol)}: did not end within timeout={timeout:g} s; "
                 "raise the time limit"
             ) from None
         finally:
             process.close()
-        runs = [_read(part) for part in text.split("scenario ")[1:]]
+        runs = [_parse_run(part) for part in text.split("scenario ")[1:]]
         if code or len(runs) != len(scenarios):
             raise SamplerCrashError(f"symbol={one_line(self.symbol)}: the driver ended: {how}")
         return runs
@@ -140,12 +140,14 @@ def driver(
             check=False,
         )
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise UsageError(f"cc: cannot compile the driver here: {one_line((said or [''])[0])}")
+            messages = done.stderr.decode(errors="replace").strip().splitlines()
+            raise UsageError(
+                f"cc: cannot compile the driver here: {one_line((messages or [''])[0])}"
+            )
         yield Driver(program, library.resolve(), symbol, calls, dim, random_instructions)
 
 
-def _everything(process: Process, deadline: float) -> str:
+def _read_output(process: Process, deadline: float) -> str:
     parts: list[bytes] = []
     buffer = memoryview(bytearray(_CHUNK))
     while sum(map(len, parts)) < _LONGEST:
@@ -156,20 +158,20 @@ def _everything(process: Process, deadline: float) -> str:
     return b"".join(parts).decode(errors="replace")
 
 
-def _read(text: str) -> Run:
+def _parse_run(text: str) -> Run:
     values: dict[Value, int] = {}
     coins: dict[Value, int] = {}
     events: defaultdict[str, int] = defaultdict(int)
-    failure = "it ended without an answer"
+    failure = "it ended without returning values"
     for line in text.splitlines()[1:]:
         kind, _, rest = line.partition(" ")
-        words = rest.split(" ")
+        fields = rest.split(" ")
         if kind == "value":
-            values[int(words[0]), int(words[1])] = int(words[2], 16)
+            values[int(fields[0]), int(fields[1])] = int(fields[2], 16)
         elif kind == "coins":
-            coins[int(words[0]), int(words[1])] = int(words[2])
+            coins[int(fields[0]), int(fields[1])] = int(fields[2])
         elif kind == "event":
-            events[one_line(rest.partition(" ")[2])] += int(words[0])
+            events[one_line(rest.partition(" ")[2])] += int(fields[0])
         elif kind == "fail":
             failure = one_line(rest)
         elif kind == "end":
@@ -202,7 +204,7 @@ _LIBRARIES = re.compile(r"(lib(c|m|pthread|dl|gcc_s|rt)|ld-linux[\w-]*)\.so(\.\d
 
 @dataclass(frozen=True)
 class Scan:
-    """What a library's code contains.
+    """The contents of a library's code.
 
     Attributes:
         random_instructions: addresses of RDRAND and RDSEED, which are replaced and trapped.
@@ -222,11 +224,12 @@ def scan(library: Path) -> Scan:
     Raises:
         UsageError: objdump and nm are not installed, or cannot read the file.
     """
-    found = _instructions(_told("objdump", "-d", "--no-show-raw-insn", library))
-    imports = _imports(_told("nm", "-D", "--undefined-only", library))
-    needed = re.findall(r"NEEDED\s+(\S+)", _told("objdump", "-p", library))
+    instructions = _instructions(_output_of("objdump", "-d", "--no-show-raw-insn", library))
+    imports = _imports(_output_of("nm", "-D", "--undefined-only", library))
+    needed = re.findall(r"NEEDED\s+(\S+)", _output_of("objdump", "-p", library))
     open_ends = [
-        f"{len(found[name])} × the instruction {name}" for name in sorted(found.keys() - _RANDOM)
+        f"{len(instructions[name])} × the instruction {name}"
+        for name in sorted(instructions.keys() - _RANDOM)
     ]
     unknown = [
         name for name in imports if not (_CONTROLLED.fullmatch(name) or _PURE.fullmatch(name))
@@ -237,33 +240,35 @@ def scan(library: Path) -> Scan:
     others = [one_line(name) for name in needed if not _LIBRARIES.fullmatch(name)]
     if others:
         open_ends.append(f"needs {', '.join(others)}, whose code was not read")
-    addresses = sorted(a for name in _RANDOM for a in found.get(name, []))
+    addresses = sorted(a for name in _RANDOM for a in instructions.get(name, []))
     return Scan(tuple(addresses), tuple(open_ends))
 
 
 def _instructions(text: str) -> dict[str, list[int]]:
     """Addresses of the instructions that read something outside memory."""
-    found: dict[str, list[int]] = {}
+    addresses: dict[str, list[int]] = {}
     for line in text.splitlines():
         address, tab, rest = line.partition(":\t")
         name = next((w for w in rest.split() if w not in _PREFIXES), "") if tab else ""
         if name in _RANDOM or name in _NOT_TRAPPED:
-            found.setdefault(name, []).append(int(address, 16))
-    return found
+            addresses.setdefault(name, []).append(int(address, 16))
+    return addresses
 
 
 def _imports(text: str) -> list[str]:
     return sorted({line.split()[-1].partition("@")[0] for line in text.splitlines() if line})
 
 
-def _told(program: str, *arguments: str | Path) -> str:
-    found = shutil.which(program)
-    if found is None:
+def _output_of(program: str, *arguments: str | Path) -> str:
+    path = shutil.which(program)
+    if path is None:
         raise UsageError(f"{program}: not found; install binutils (it comes with gcc)")
     result = subprocess.run(
-        [found, *map(str, arguments)], capture_output=True, timeout=_SECONDS, check=False
+        [path, *map(str, arguments)], capture_output=True, timeout=_SECONDS, check=False
     )
     if result.returncode:
-        said = result.stderr.decode(errors="replace").strip()
-        raise UsageError(f"library={one_line(arguments[-1])}: {program} says {one_line(said)}")
+        message = result.stderr.decode(errors="replace").strip()
+        raise UsageError(
+            f"library={one_line(arguments[-1])}: {program} failed: {one_line(message)}"
+        )
     return result.stdout.decode(errors="replace")

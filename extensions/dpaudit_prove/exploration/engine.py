@@ -35,7 +35,7 @@ Progress = Callable[[int, float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ProofOptions:
-    """How to look at a program.
+    """Settings of a proof.
 
     Attributes:
         args: positional arguments, after the neighbour if there are neighbours.
@@ -74,7 +74,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Exploration:
-    """What was found of a program: its law, the graph behind it and the states' visits.
+    """A program's law, the graph behind it and the visits of its states.
 
     `visits` are lower bounds by state, for expanded states; exact where `exact` is true.
     `finished` is false if the time limit came before at most the wanted residual was left, apart
@@ -115,20 +115,20 @@ def explore(
     machine, named = machine_for(coins, kwargs or {})
     _check_call(function, args, named)
     deadline = None if time_limit is None else begun + time_limit
-    graph = Graph(machine, deadline=deadline, keeps_refusals=True)
+    graph = Graph(machine, deadline=deadline, keep_refusals=True)
     graph.begin(function, args, named)
     target = float(residual) / 2
     while True:
         finished = graph.explore(residual=target, progress=progress)
-        found = law_of(graph)
-        left = found.law.residual - sum(r.probability for r in found.refusals)
+        exploration = law_of(graph)
+        left = exploration.law.residual - sum(r.probability for r in exploration.refusals)
         if left <= residual or not finished or not graph.undecided:
             break
         target /= 4
-    if graph.refusals and finished and not found.law.mass:
+    if graph.refusals and finished and not exploration.law.mass:
         raise next(iter(graph.refusals.values()))
     finished = finished and left <= residual
-    return replace(found, finished=finished, seconds=time.monotonic() - begun)
+    return replace(exploration, finished=finished, seconds=time.monotonic() - begun)
 
 
 def _check_call(
@@ -142,8 +142,8 @@ def _check_call(
         signature.bind(*args, **named)
     except TypeError as error:
         raise UsageError(
-            f"args: {one_line(error)}; the function is called as {one_line(signature, limit=200)}, "
-            "and a generator is passed in by its name with coins"
+            f"args: {one_line(error)}; the signature is {one_line(signature, limit=200)}; "
+            "coins names a parameter for a generator"
         ) from None
 
 
@@ -156,11 +156,11 @@ def machine_for(coins: str, kwargs: Mapping[str, Any]) -> tuple[Machine, dict[st
 
 def law_of(graph: Graph) -> Exploration:
     """The certified law of what was explored so far."""
-    first = graph.started
+    first = graph.root
     if first.to < 0:
         value = graph.outputs[-1 - first.to]
         return Exploration(_law({value: Fraction(1)}, 0), graph, {}, True, True, 0.0)
-    expanded = _leading_out(graph)
+    expanded = _productive_states(graph)
     if first.to not in expanded:
         refusals = _refusals(graph, {first.to: Fraction(1)})
         return Exploration(_law({}, 1), graph, {}, False, False, 0.0, refusals)
@@ -171,7 +171,7 @@ def law_of(graph: Graph) -> Exploration:
         for b in graph.states[i].branches or ()
         if b.to in position
     ]
-    edges = _merged(edges)
+    edges = _merge_edges(edges)
     start = position[first.to]
     visits: dict[int, Fraction]
     solved = exact_visits(len(expanded), start, edges)
@@ -182,7 +182,7 @@ def law_of(graph: Graph) -> Exploration:
         visits = {n: Fraction(w, scale) for n, w in zip(expanded, lower, strict=True)}
     else:
         visits = dict(zip(expanded, solved, strict=True))
-    ends = _ends(graph, visits, exact=exact)
+    ends = _end_masses(graph, visits, exact=exact)
     mass: dict[Hashable, Fraction] = {}
     for to, share in ends.items():
         if to < 0:
@@ -193,37 +193,39 @@ def law_of(graph: Graph) -> Exploration:
 
 
 def _refusals(graph: Graph, mass: Mapping[int, Fraction]) -> tuple[Refusal, ...]:
-    found = [
+    reached = [
         Refusal(str(e), mass[number]) for number, e in graph.refusals.items() if number in mass
     ]
-    return tuple(sorted(found, key=lambda refusal: -refusal.probability))
+    return tuple(sorted(reached, key=lambda refusal: -refusal.probability))
 
 
-def _leading_out(graph: Graph) -> list[int]:
+def _productive_states(graph: Graph) -> list[int]:
     """The expanded states from which an output, or a state not yet expanded, can be reached."""
     into: dict[int, list[int]] = {}
     for number, state in enumerate(graph.states):
         for branch in state.branches or ():
             into.setdefault(branch.to, []).append(number)
     todo = [t for t in into if t < 0 or graph.states[t].branches is None]
-    found = set(todo)
+    leading = set(todo)
     while todo:
         for number in into.get(todo.pop(), ()):
-            if number not in found:
-                found.add(number)
+            if number not in leading:
+                leading.add(number)
                 todo.append(number)
-    return [i for i, s in enumerate(graph.states) if s.branches is not None and i in found]
+    return [i for i, s in enumerate(graph.states) if s.branches is not None and i in leading]
 
 
-def _merged(edges: list[Edge]) -> list[Edge]:
-    found: dict[tuple[int, int], tuple[int, int]] = {}
+def _merge_edges(edges: list[Edge]) -> list[Edge]:
+    sums: dict[tuple[int, int], tuple[int, int]] = {}
     for source, target, over, below in edges:
-        before = found.get((source, target))
-        found[source, target] = (over + (before[0] if before else 0), below)
-    return [(s, t, over, below) for (s, t), (over, below) in found.items()]
+        before = sums.get((source, target))
+        sums[source, target] = (over + (before[0] if before else 0), below)
+    return [(s, t, over, below) for (s, t), (over, below) in sums.items()]
 
 
-def _ends(graph: Graph, visits: Mapping[int, Fraction], *, exact: bool) -> dict[int, Fraction]:
+def _end_masses(
+    graph: Graph, visits: Mapping[int, Fraction], *, exact: bool
+) -> dict[int, Fraction]:
     """Lower bounds of the probabilities of where the program ends: `Branch.to` of each."""
     mass: dict[int, Fraction] = {}
     scale = 1 << SCALE_BITS
@@ -239,8 +241,10 @@ def _ends(graph: Graph, visits: Mapping[int, Fraction], *, exact: bool) -> dict[
 
 
 def _law(mass: Mapping[Hashable, Fraction], states: int) -> ExactLaw:
-    kept = {x: p for x, p in mass.items() if p > 0}
-    residual = 1 - sum(kept.values(), Fraction(0))
+    positive = {x: p for x, p in mass.items() if p > 0}
+    residual = 1 - sum(positive.values(), Fraction(0))
     if residual < 0:
-        raise RefusedProgramError("the probabilities found add up to more than 1: please report")
-    return ExactLaw(kept, residual, states)
+        raise RefusedProgramError(
+            "the probabilities add up to more than 1; please report this program"
+        )
+    return ExactLaw(positive, residual, states)

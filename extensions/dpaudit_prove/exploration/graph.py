@@ -1,4 +1,4 @@
-"""The states of a program and what leads from one to the next, explored by probability.
+"""The states of a program and the branches between them, explored by probability.
 
 Paths through them give coins that lead the program to a given output.
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class Branch:
-    """What follows one piece of a decision.
+    """The continuation after one piece of a decision.
 
     `weight` of the state's total values lie in [low, high). The program then asks for `requests`
     (numbers of values) and reaches state `to`, whose registers come from `registers`, or ends with
@@ -79,7 +79,7 @@ class State:
 class Graph:
     """All states met so far; state 0 is the first decision.
 
-    `first` is the branch that leads there (or to an output) from the start. With `keeps_refusals`
+    `first` is the branch that leads there (or to an output) from the start. With `keep_refusals`
     a branch that cannot be followed leads to a state that is never expanded, in `refusals`;
     otherwise the whole program is refused.
     """
@@ -93,7 +93,7 @@ class Graph:
     undecided: float = 1.0
     deadline: float | None = None
     continuations: set[Hashable] = field(default_factory=set)
-    keeps_refusals: bool = False
+    keep_refusals: bool = False
     refusals: dict[int, DpauditError] = field(default_factory=dict)
 
     def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -109,35 +109,35 @@ class Graph:
     def _begin(self) -> None:
         try:
             with alarm(self.deadline):
-                self.first = self._go(0, 1)
+                self.first = self._run_branch(0, 1)
         except OutOfTimeError as late:
             raise RefusedProgramError(
                 f"{late.where}still running at the time limit, before any coin was decided"
             ) from late
 
-    def _go(self, low: int, high: int) -> Branch:
+    def _run_branch(self, low: int, high: int) -> Branch:
         try:
-            registers, to = self._next()
+            registers, to = self._run_on()
         except (RefusedProgramError, UsageError) as error:
-            if not self.keeps_refusals:
+            if not self.keep_refusals:
                 raise
-            registers, to = (), self._refused(error)
+            registers, to = (), self._refusal_number(error)
         return Branch(low, high, tuple(self.machine.requests), registers, to)
 
-    def _next(self) -> tuple[tuple[Any, ...], int]:
+    def _run_on(self) -> tuple[tuple[Any, ...], int]:
         """Run to the next decision or end: `registers` and `to` of the branch."""
         split = run(self.machine, deadline=self.deadline)
-        if self.machine.cut is not UNBOUND:
+        if self.machine.hidden_number is not UNBOUND:
             form, symbols = freeze(self.machine.frames, self.machine.pins)
             if symbols:
                 raise RefusedProgramError("a coin is still undecided when a value is finished")
             self.continuations.add(form)
-            return (), -1 - self._output(self.machine.cut)
+            return (), -1 - self._output_number(self.machine.hidden_number)
         if split is None:
-            return (), -1 - self._output(self.machine.result)
-        return self._state(split)
+            return (), -1 - self._output_number(self.machine.result)
+        return self._state_number(split)
 
-    def _refused(self, error: DpauditError) -> int:
+    def _refusal_number(self, error: DpauditError) -> int:
         form = ("refused", str(error))
         number = self.numbers.setdefault(form, len(self.states))
         if number == len(self.states):
@@ -145,22 +145,22 @@ class Graph:
             self.refusals[number] = error
         return number
 
-    def _output(self, result: Any) -> int:
+    def _output_number(self, result: Any) -> int:
         if isinstance(result, Raised):
             value: Hashable = ("raises", type(result.error).__name__)
         elif result is UNBOUND:
             raise AssertionError("a run without a result")
-        elif self.machine.hides and isinstance(result, tuple):
+        elif self.machine.hiding and isinstance(result, tuple):
             value = tuple(v if type(v) is Token else canonical_output(v) for v in result)
         else:
             value = canonical_output(result)
-        key = _typed(value)
+        key = _typed_key(value)
         if key not in self.output_numbers:
             self.output_numbers[key] = len(self.outputs)
             self.outputs.append(value)
         return self.output_numbers[key]
 
-    def _state(self, split: NeedSplit) -> tuple[tuple[Any, ...], int]:
+    def _state_number(self, split: NeedSplit) -> tuple[tuple[Any, ...], int]:
         form, symbols = freeze(self.machine.frames, self.machine.pins)
         registers = tuple([s.origin for s in symbols])
         number = self.numbers.get(form)
@@ -176,15 +176,15 @@ class Graph:
         state = self.states[number]
         low, high = state.domains[state.register]
         ends = [low, *state.cuts, high]
-        found = []
+        following = []
         for begin, end in pairwise(ends):
             frames, symbols = thaw(state.form, self.machine.pins)
             symbol = symbols[state.register]
             symbol.low, symbol.high = begin, end
             self.machine.resume(frames)
-            found.append(self._go(begin, end))
-        state.branches = found
-        return found
+            following.append(self._run_branch(begin, end))
+        state.branches = following
+        return following
 
     def explore(
         self, *, residual: float, progress: Callable[[int, float], None] | None = None
@@ -201,12 +201,12 @@ class Graph:
             return False
 
     def _explore(self, residual: float, progress: Callable[[int, float], None] | None) -> bool:
-        first = self.started
+        first = self.root
         waiting: dict[int, float] = {}
         carried: dict[int, float] = {}
         heap: list[tuple[float, int]] = []
 
-        def give(number: int, mass: float) -> None:
+        def add_mass(number: int, mass: float) -> None:
             if number in self.refusals:
                 return
             if self.states[number].branches is None:
@@ -216,14 +216,14 @@ class Graph:
                 carried[number] = carried.get(number, 0.0) + mass
 
         if first.to >= 0:
-            give(first.to, 1.0)
+            add_mass(first.to, 1.0)
         undecided = sum(carried.values()) + sum(waiting.values())
         steps = 0
         while undecided > residual:
             carry = sum(carried.values()) if steps % 64 == 0 or not heap else 0.0
             if carried and (not heap or carry > 0.6 * undecided):
                 for number, mass in self._flow(carried).items():
-                    give(number, mass)
+                    add_mass(number, mass)
                 carried.clear()
                 undecided = sum(waiting.values())
                 if not heap:
@@ -237,7 +237,7 @@ class Graph:
             self.expand(number)
             for branch, share in self.states[number].shares():
                 if branch.to >= 0 and branch.to not in self.refusals:
-                    give(branch.to, here * share)
+                    add_mass(branch.to, here * share)
                     undecided += here * share
             steps += 1
             if steps % 256 == 0 or undecided <= residual:  # the running difference is rounded
@@ -251,7 +251,7 @@ class Graph:
         return True
 
     def _flow(self, source: dict[int, float]) -> dict[int, float]:
-        """Where mass that arrives at expanded states ends: at states not yet expanded."""
+        """Follow mass at expanded states to states that are not yet expanded."""
         expanded = [i for i, s in enumerate(self.states) if s.branches is not None]
         position = {number: i for i, number in enumerate(expanded)}
         inside: list[tuple[int, int, float]] = []
@@ -262,21 +262,21 @@ class Graph:
                     inside.append((i, position[branch.to], share))
                 elif branch.to >= 0:
                     outside.append((i, branch.to, share))
-        given = np.zeros(len(expanded))
+        arrivals = np.zeros(len(expanded))
         for number, mass in source.items():
-            given[position[number]] = mass
+            arrivals[position[number]] = mass
         rows, columns, values = zip(*inside, strict=True) if inside else ((), (), ())
         shape = len(expanded), len(expanded)
-        visits = _visits(scipy.sparse.csr_matrix((values, (rows, columns)), shape=shape), given)
-        found: dict[int, float] = {}
+        visits = _visits(scipy.sparse.csr_matrix((values, (rows, columns)), shape=shape), arrivals)
+        flow: dict[int, float] = {}
         for i, to, share in outside:
             if visits[i] > 0:
-                found[to] = found.get(to, 0.0) + float(visits[i]) * share
-        return found
+                flow[to] = flow.get(to, 0.0) + float(visits[i]) * share
+        return flow
 
     @property
-    def started(self) -> Branch:
-        """What led to the first decision."""
+    def root(self) -> Branch:
+        """The branch that led to the first decision."""
         if self.first is None:
             raise RuntimeError("the exploration has not begun")
         return self.first
@@ -292,22 +292,22 @@ def _visits(matrix: Any, source: Any) -> Any:
     size = len(source)
     identity = scipy.sparse.identity(size, format="csc")
     try:
-        found = scipy.sparse.linalg.splu((identity - matrix.T).tocsc()).solve(source)
-        if np.isfinite(found).all() and found.min(initial=0.0) > -1e-6:
-            return found
+        visits = scipy.sparse.linalg.splu((identity - matrix.T).tocsc()).solve(source)
+        if np.isfinite(visits).all() and visits.min(initial=0.0) > -1e-6:
+            return visits
     except RuntimeError:  # singular
         pass
-    found, now = source.copy(), source
+    visits, now = source.copy(), source
     for _ in range(4 * size + 100):
         now = matrix.T @ now
-        found += now
-    return found
+        visits += now
+    return visits
 
 
-def _typed(value: Any) -> Hashable:
+def _typed_key(value: Any) -> Hashable:
     """A key that keeps equal values of different types apart."""
     if isinstance(value, tuple):
-        return ("tuple", *[_typed(v) for v in value])
+        return ("tuple", *[_typed_key(v) for v in value])
     return (type(value).__name__, value)
 
 
@@ -327,12 +327,12 @@ class _Node:
         self.parts: tuple[int, _Node, _Node] | None = None
         self.swapped: tuple[int, _Node] | None = None
 
-    def divided(self, m: int) -> tuple[_Node, _Node]:
+    def divide(self, m: int) -> tuple[_Node, _Node]:
         if self.parts is None:
             self.parts = (m, _Node(self.low // m, self.high // m), _Node(0, m))
         return self.parts[1], self.parts[2]
 
-    def in_other_order(self, length: int) -> _Node:
+    def swap_bytes(self, length: int) -> _Node:
         if self.swapped is None:
             self.swapped = (length, _Node(self.low, self.high))
         return self.swapped[1]
@@ -359,26 +359,26 @@ def coins_of(graph: Graph, branches: list[Branch], *, last: bool = False) -> lis
             node.low, node.high = branch.low, branch.high
         new = [_Node(0, count) for count in branch.requests]
         requests += zip(branch.requests, new, strict=True)
-        registers = [_of(origin, registers, new) for origin in branch.registers]
+        registers = [_node_of(origin, registers, new) for origin in branch.registers]
         at = branch.to
     return [Coin(count, node.value(last=last)) for count, node in requests]
 
 
-def _of(origin: Any, registers: list[_Node], new: list[_Node]) -> _Node:
+def _node_of(origin: Any, registers: list[_Node], new: list[_Node]) -> _Node:
     kind, at = origin[0], origin[1]
     if kind in {"register", "new"}:
         nodes = registers if kind == "register" else new
         return nodes[int(at)]
-    inside = _of(origin[1], registers, new)
+    inside = _node_of(origin[1], registers, new)
     if kind == "swap":
-        return inside.in_other_order(origin[2])
-    quotient, rest = inside.divided(origin[2])
+        return inside.swap_bytes(origin[2])
+    quotient, rest = inside.divide(origin[2])
     return quotient if kind == "div" else rest
 
 
 def likeliest_branches(graph: Graph) -> dict[int, tuple[float, int, Branch]]:
     """For every target (a state, or -1 − output): cost, state before, and branch of a best path."""
-    first = graph.started
+    first = graph.root
     best: dict[int, tuple[float, int, Branch]] = {first.to: (0.0, -1, first)}
     heap: list[tuple[float, int]] = [(0.0, first.to)]
     done: set[int] = set()

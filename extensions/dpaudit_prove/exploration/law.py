@@ -165,7 +165,7 @@ def lower_visits(size: int, first: int, edges: Sequence[Edge]) -> list[int]:
         rest = [
             t + f - v for t, f, v in zip(target, _inflow(size, visits, edges), visits, strict=True)
         ]
-    return _lowered(visits, size, first, edges, scale)
+    return _lower(visits, size, first, edges, scale)
 
 
 def _solver(size: int, edges: Sequence[Edge]):  # type: ignore[no-untyped-def]
@@ -189,7 +189,7 @@ def _inflow(size: int, visits: list[int], edges: Sequence[Edge]) -> list[int]:
     return flow
 
 
-def _lowered(
+def _lower(
     visits: list[int], size: int, first: int, edges: Sequence[Edge], scale: int
 ) -> list[int]:
     """The largest vector below `visits` that the inequality holds for (found by lowering)."""

@@ -1,4 +1,4 @@
-"""What an attribute of a value is, and what the methods of Python's own values answer.
+"""Attributes of values, and the methods of Python's own values.
 
 A method answers with a value, a `Call` to make instead, or PENDING.
 """
@@ -61,28 +61,28 @@ def attribute(vm: Machine, owner: Any, name: str) -> Any:
     if kind is Super:
         return _super_attribute(vm, owner, name)
     if isinstance(owner, types.ModuleType):
-        return vm.outside(getattr(owner, name))
+        return vm.adopt_value(getattr(owner, name))
     if isinstance(owner, type):
         return _type_attribute(vm, owner, name)
     if kind in METHODS:
         return _listed_attribute(owner, name)
     if kind is Generator:
-        return _one_of(owner, name, "a generator", methods={"__next__", "send", "close"})
+        return _allowed_attribute(owner, name, "a generator", methods={"__next__", "send", "close"})
     if kind is View:
-        return _one_of(owner, name, "a dict's view")
+        return _allowed_attribute(owner, name, "a dict's view")
     if kind is LazyBytes:
         bits = owner.data() if name == "hex" else owner
-        return _one_of(bits, name, "random bytes", methods={"hex"})
+        return _allowed_attribute(bits, name, "random bytes", methods={"hex"})
     if isinstance(owner, NUMPY):
         methods, values = {"item", "is_integer", "bit_count"}, {"real", "imag"}
-        return _one_of(owner, name, "a numpy number", methods=methods, values=values)
+        return _allowed_attribute(owner, name, "a numpy number", methods=methods, values=values)
     return _instance_attribute(vm, owner, name)
 
 
-def _one_of(
+def _allowed_attribute(
     owner: Any,
     name: str,
-    what: str,
+    owner_kind: str,
     *,
     methods: Set[str] = frozenset(),
     values: Set[str] = frozenset(),
@@ -96,15 +96,15 @@ def _one_of(
         return NativeMethod(owner, name)
     if name in values:
         return getattr(owner, name)
-    raise RefusedProgramError(f"the attribute {name} of {what}")
+    raise RefusedProgramError(f"the attribute {name} of {owner_kind}")
 
 
 def _listed_attribute(owner: Any, name: str) -> Any:
     """An attribute of one of Python's own values."""
     kind = type(owner)
     if name in METHODS[kind]:
-        found = getattr(owner, name)
-        return NativeMethod(owner, name) if callable(found) else found
+        value = getattr(owner, name)
+        return NativeMethod(owner, name) if callable(value) else value
     if not hasattr(owner, name):
         raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
     raise RefusedProgramError(f"the attribute {name} of a {kind.__name__}")
@@ -113,19 +113,19 @@ def _listed_attribute(owner: Any, name: str) -> Any:
 def _type_attribute(vm: Machine, cls: type, name: str) -> Any:
     if name in {"__name__", "__qualname__", "__module__"}:
         return getattr(cls, name)
-    found = class_attribute(cls, name)
-    if found is UNBOUND:
+    member = class_attribute(cls, name)
+    if member is UNBOUND:
         raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
-    if isinstance(found, staticmethod):
-        return found.__func__
-    if isinstance(found, classmethod):
-        return Bound(found.__func__, cls)
-    if isinstance(found, types.FunctionType):
-        return found
+    if isinstance(member, staticmethod):
+        return member.__func__
+    if isinstance(member, classmethod):
+        return Bound(member.__func__, cls)
+    if isinstance(member, types.FunctionType):
+        return member
     if cls in PURE_TYPES or issubclass(cls, BaseException):
         value = getattr(cls, name)
         return NativeMethod(cls, name) if callable(value) else value
-    return vm.outside(found if not hasattr(found, "__get__") else getattr(cls, name))
+    return vm.adopt_value(member if not hasattr(member, "__get__") else getattr(cls, name))
 
 
 def _super_attribute(vm: Machine, owner: Super, name: str) -> Any:
@@ -138,25 +138,25 @@ def _super_attribute(vm: Machine, owner: Super, name: str) -> Any:
     raise AttributeError(f"'super' object has no attribute '{name}'")
 
 
-def _bind(vm: Machine, found: Any, owner: Any, name: str) -> Any:
-    """What a class's attribute is for one of its objects."""
-    if isinstance(found, types.FunctionType):
-        return Bound(found, owner)
-    if isinstance(found, staticmethod):
-        return found.__func__
-    if isinstance(found, classmethod):
-        return Bound(found.__func__, owner if isinstance(owner, type) else type(owner))
-    if isinstance(found, property):
-        return Call(found.fget, [owner])
+def _bind(vm: Machine, member: Any, owner: Any, name: str) -> Any:
+    """Bind a class's attribute to one of its objects."""
+    if isinstance(member, types.FunctionType):
+        return Bound(member, owner)
+    if isinstance(member, staticmethod):
+        return member.__func__
+    if isinstance(member, classmethod):
+        return Bound(member.__func__, owner if isinstance(owner, type) else type(owner))
+    if isinstance(member, property):
+        return Call(member.fget, [owner])
     if name in {"__init__", "__new__", "__init_subclass__"}:
         return NativeMethod(owner, f"object.{name}")
-    if isinstance(found, types.MemberDescriptorType):
-        return found.__get__(owner)
-    if isinstance(found, functools.cached_property):
+    if isinstance(member, types.MemberDescriptorType):
+        return member.__get__(owner)
+    if isinstance(member, functools.cached_property):
         raise RefusedProgramError(f"the cached property {name}")
-    if hasattr(type(found), "__get__") and not isinstance(found, type):
-        raise RefusedProgramError(f"{type(owner).__name__}.{name}, a {type(found).__name__}")
-    return vm.outside(found)
+    if hasattr(type(member), "__get__") and not isinstance(member, type):
+        raise RefusedProgramError(f"{type(owner).__name__}.{name}, a {type(member).__name__}")
+    return vm.adopt_value(member)
 
 
 def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
@@ -169,9 +169,9 @@ def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
     if isinstance(owner, types.FunctionType) and name in {"__name__", "__qualname__"}:
         return getattr(owner, name)
     if isinstance(owner, GENERATORS):
-        known = hasattr(owner, name)
+        exists = hasattr(owner, name)
         raise RefusedProgramError(
-            why_refused(getattr(owner, name, owner)) if known else f"{kind.__name__}.{name}"
+            why_refused(getattr(owner, name, owner)) if exists else f"{kind.__name__}.{name}"
         )
     if is_named_tuple(kind) and name in kind._fields:
         return getattr(owner, name)
@@ -179,27 +179,27 @@ def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
         return NativeMethod(owner, name)
     if not is_python_class(kind) and not isinstance(owner, BaseException):
         raise RefusedProgramError(f"the attribute {name} of a {kind.__module__}.{kind.__name__}")
-    return kind if name == "__class__" else _found_attribute(vm, owner, name)
+    return kind if name == "__class__" else _lookup(vm, owner, name)
 
 
-def _found_attribute(vm: Machine, owner: Any, name: str) -> Any:
+def _lookup(vm: Machine, owner: Any, name: str) -> Any:
     """An attribute by Python's own order: data descriptors, the object's own, the class's."""
     kind = type(owner)
     if class_attribute(kind, "__getattribute__") is not object.__getattribute__:
         raise RefusedProgramError(f"{kind.__name__}.__getattribute__")
-    found = class_attribute(kind, name)
-    if isinstance(found, property):
-        return Call(found.fget, [owner])
-    if hasattr(type(found), "__set__") and not isinstance(found, types.MemberDescriptorType):
-        raise RefusedProgramError(f"{kind.__name__}.{name}, a {type(found).__name__}")
-    held = getattr(owner, "__dict__", {})
-    if name in held:
-        value = held[name]
-        return vm.outside(value) if id(owner) in vm.pins.foreign else value
+    member = class_attribute(kind, name)
+    if isinstance(member, property):
+        return Call(member.fget, [owner])
+    if hasattr(type(member), "__set__") and not isinstance(member, types.MemberDescriptorType):
+        raise RefusedProgramError(f"{kind.__name__}.{name}, a {type(member).__name__}")
+    own = getattr(owner, "__dict__", {})
+    if name in own:
+        value = own[name]
+        return vm.adopt_value(value) if id(owner) in vm.pins.foreign else value
     if name == "__dict__":
         raise RefusedProgramError("__dict__")
-    if found is not UNBOUND:
-        return _bind(vm, found, owner, name)
+    if member is not UNBOUND:
+        return _bind(vm, member, owner, name)
     if python_method(kind, "__getattr__"):
         raise RefusedProgramError(f"{kind.__name__}.__getattr__")
     raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
@@ -222,15 +222,15 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
     if name == "_replace":
         return owner._replace(**{k: concrete(v) for k, v in kwargs.items()})
     if kind is Generator:
-        return _of_generator(vm, owner, name, args)
+        return _generator_answer(vm, owner, name, args)
     if name in MUTATORS and kind in (list, dict, set):
         vm.check_own(owner, f"{kind.__name__}.{name}")
     if kind is list:
-        answer = _of_list(vm, owner, name, args, kwargs)
+        answer = _list_answer(vm, owner, name, args, kwargs)
         if answer is not UNBOUND:
             return answer
     if kind is dict:
-        return _of_dict(owner, name, args, kwargs)
+        return _dict_answer(owner, name, args, kwargs)
     if kind is str and name == "join" and not is_simple(args):
         return Call(prelude.join, [owner, *args], kwargs)
     of_a_set = kind in (set, frozenset)
@@ -242,17 +242,17 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
     return getattr(owner, name)(*plain, **{k: concrete(v) for k, v in kwargs.items()})
 
 
-def _of_list(
+def _list_answer(
     vm: Machine, owner: list[Any], name: str, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """What a method that only moves items answers; UNBOUND of another one."""
+    """The answer of a method that only moves items; UNBOUND for another one."""
     if name in {"append", "insert"}:
         where = [concrete(a) for a in args[:-1]]
-        return getattr(owner, name)(*where, vm.stored(args[-1]))
+        return getattr(owner, name)(*where, vm.store_value(args[-1]))
     if name == "extend":
         if type(args[0]) not in SEQUENCES:
             raise RefusedProgramError("list.extend of an iterator: make it a list first")
-        return owner.extend([vm.stored(a) for a in args[0]])
+        return owner.extend([vm.store_value(a) for a in args[0]])
     if name in _MOVES_ITEMS:
         return getattr(owner, name)(*[concrete(a) for a in args])
     if name == "sort" and kwargs.get("key") is not None:
@@ -260,19 +260,19 @@ def _of_list(
     return UNBOUND
 
 
-def _of_dict(owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _dict_answer(owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if name in {"keys", "values", "items"}:
         return View(owner, name)
     if name == "update":
         if args and type(args[0]) is not dict:
-            raise RefusedProgramError("dict.update of something else than a dict")
+            raise RefusedProgramError("dict.update of something other than a dict")
         return owner.update(*args, **kwargs)
     if args:
         args = [key(args[0]), *args[1:]]
     return getattr(owner, name)(*args)
 
 
-def _of_generator(vm: Machine, generator: Generator, name: str, args: list[Any]) -> Any:
+def _generator_answer(vm: Machine, generator: Generator, name: str, args: list[Any]) -> Any:
     if name == "close":
         if generator.frame is not None and generator.started and generator.frame.blocks:
             raise RefusedProgramError("close() of a generator inside try")

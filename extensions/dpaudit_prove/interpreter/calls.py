@@ -1,7 +1,7 @@
 # ruff: noqa: ARG001 (functions of one signature)
 """Calls: of interpreted functions, of classes, and of Python's own functions.
 
-Builtins that look at the machine's own values are in `ANSWERED`: each answers with a value, with a
+Builtins that look at the machine's own values are in `_ANSWERS`: each answers with a value, with a
 `Call` that is to be made in its place, or with PENDING.
 """
 
@@ -61,7 +61,7 @@ from dpaudit_prove.interpreter.values import (
     View,
 )
 
-__all__ = ["ANSWERED", "bind", "fill_dataclass", "invoke", "settle"]
+__all__ = ["invoke", "settle"]
 
 _BUILDERS = frozenset({list, tuple, set, dict})
 _SIZED = frozenset({list, tuple, dict, set, frozenset, str, bytes, range})
@@ -73,30 +73,21 @@ def invoke(vm: Machine, function: Any, args: list[Any], kwargs: _Kwargs, mode: M
     kind = type(function)
     if kind is Bound:
         invoke(vm, function.function, [function.owner, *args], kwargs, mode)
-    elif kind is types.FunctionType:
-        _invoke_function(vm, function, args, kwargs, mode)
+    elif kind is types.FunctionType and id(function) not in _ANSWERS:
+        _enter(vm, _closure_of(vm, function), args, kwargs, mode)
     elif kind is Closure:
-        frame = _frame(function.code, function.names, function.cells)
-        bind(
-            frame,
-            args,
-            kwargs,
-            defaults=function.defaults,
-            keyword_defaults=function.keyword_defaults,
-            name=function.code.name,
-        )
-        vm.enter(frame, mode)
+        _enter(vm, function, args, kwargs, mode)
     elif kind is types.MethodType:
-        invoke(vm, function.__func__, [vm.outside(function.__self__), *args], kwargs, mode)
+        invoke(vm, function.__func__, [vm.adopt_value(function.__self__), *args], kwargs, mode)
     elif kind is CoinMethod:
-        vm.deliver(mode, draw(vm, function.name, *_concrete(args, kwargs)))
+        vm.deliver(mode, draw(vm, function.name, *_decided(args, kwargs)))
     elif kind is NativeMethod:
         settle(vm, call_method(vm, function, args, kwargs), mode)
     elif isinstance(function, type):
         _construct(vm, function, args, kwargs, mode)
     elif kind is functools.partial:
         vm.pins.adopt(function)
-        inside = [vm.outside(a) for a in function.args]
+        inside = [vm.adopt_value(a) for a in function.args]
         invoke(vm, function.func, inside + args, {**function.keywords, **kwargs}, mode)
     elif method := python_method(kind, "__call__"):
         invoke(vm, method, [function, *args], kwargs, mode)
@@ -112,50 +103,42 @@ def settle(vm: Machine, answer: Any, mode: Mode) -> None:
         vm.deliver(mode, answer)
 
 
-def _frame(code: Code, names: dict[str, Any], free: list[Any]) -> Frame:
-    frame = Frame(code, names)
-    frame.cells = [Cell() for _ in range(len(code.cells) - len(code.free))] + free
-    return frame
+def _enter(vm: Machine, function: Closure, args: list[Any], kwargs: _Kwargs, mode: Mode) -> None:
+    """Begin a call of an interpreted function."""
+    code = function.code
+    frame = Frame(code, function.names)
+    frame.cells = [Cell() for _ in range(len(code.cells) - len(code.free))] + function.cells
+    _bind(frame.locals, function, args, kwargs)
+    vm.enter(frame, mode)
 
 
-def _concrete(args: list[Any], kwargs: _Kwargs, *, sets: bool = False) -> tuple[list[Any], _Kwargs]:
+def _decided(args: list[Any], kwargs: _Kwargs, *, sets: bool = False) -> tuple[list[Any], _Kwargs]:
     return [concrete(a, sets=sets) for a in args], {k: concrete(v) for k, v in kwargs.items()}
 
 
-def _invoke_function(
-    vm: Machine, function: types.FunctionType, args: list[Any], kwargs: _Kwargs, mode: Mode
-) -> None:
-    answered = ANSWERED.get(id(function))
-    if answered is not None:
-        settle(vm, answered(vm, args, kwargs), mode)
-        return
+def _closure_of(vm: Machine, function: types.FunctionType) -> Closure:
+    """A function of the program's files, as one that is interpreted."""
     code = vm.sources.code_of(function)
-    free: list[Any] = []
-    if code.free:
-        real = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        free = [real[name] for name in code.free]
-    frame = _frame(code, function.__globals__, free)
-    bind(
-        frame,
-        args,
-        kwargs,
-        defaults=tuple([vm.outside(d) for d in function.__defaults__ or ()]),
-        keyword_defaults={k: vm.outside(v) for k, v in (function.__kwdefaults__ or {}).items()},
-        name=function.__name__,
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    return Closure(
+        code,
+        function.__globals__,
+        defaults=tuple([vm.adopt_value(d) for d in function.__defaults__ or ()]),
+        keyword_defaults={k: vm.adopt_value(v) for k, v in (function.__kwdefaults__ or {}).items()},
+        cells=[cells[name] for name in code.free],
     )
-    vm.enter(frame, mode)
 
 
 def _invoke_native(
     vm: Machine, function: Any, args: list[Any], kwargs: _Kwargs, mode: Mode
 ) -> None:
     number = id(function)
-    answered = ANSWERED.get(number)
+    answered = _ANSWERS.get(number)
     if answered is not None:
         settle(vm, answered(vm, args, kwargs), mode)
         return
     if function is os.urandom:
-        vm.deliver(mode, draw(vm, "urandom", *_concrete(args, kwargs)))
+        vm.deliver(mode, draw(vm, "urandom", *_decided(args, kwargs)))
         return
     if number in PRELUDE and (number not in PURE or not is_simple([*args, *kwargs.values()])):
         invoke(vm, PRELUDE[number], args, kwargs, mode)
@@ -176,7 +159,7 @@ def _invoke_native(
     if function is hash and not isinstance(args[0], (int, float, Fraction, bool)):
         raise RefusedProgramError(why_refused(function))
     refuse_large_call(function, args)
-    plain, named = _concrete(args, kwargs, sets=function in (sorted, min, max))
+    plain, named = _decided(args, kwargs, sets=function in (sorted, min, max))
     vm.deliver(mode, function(*plain, **named))
 
 
@@ -205,23 +188,25 @@ def _construct(vm: Machine, cls: type, args: list[Any], kwargs: _Kwargs, mode: M
         raise RefusedProgramError(f"{cls.__name__}.__del__")
     if class_attribute(cls, "__new__") is not object.__new__:
         raise RefusedProgramError(f"{cls.__name__}.__new__")
-    made = object.__new__(cls)
+    instance = object.__new__(cls)
     init = python_method(cls, "__init__")
     if not init and class_attribute(cls, "__init__") is not object.__init__:
         raise RefusedProgramError(f"{cls.__name__}.__init__")
     if init and init.__code__.co_filename == "<string>" and hasattr(cls, "__dataclass_fields__"):
-        fill_dataclass(made, args, kwargs, outside=vm.outside)
+        _fill_dataclass(instance, args, kwargs, adopt=vm.adopt_value)
         init, args, kwargs = python_method(cls, "__post_init__"), [], {}
     if init:
-        invoke(vm, init, [made, *args], kwargs, ("init", made) if mode == ("push",) else mode)
+        invoke(
+            vm, init, [instance, *args], kwargs, ("init", instance) if mode == ("push",) else mode
+        )
     elif args or kwargs:
         raise TypeError(f"{cls.__name__}() takes no arguments")
     else:
-        vm.deliver(mode, made)
+        vm.deliver(mode, instance)
 
 
 def _native_object(cls: type, args: list[Any], kwargs: _Kwargs) -> Any:
-    """What one of Python's own classes makes."""
+    """An object of one of Python's own classes."""
     first: Any = args[0] if args else None
     if cls is type and len(args) == 1:
         return type_of(first)
@@ -238,7 +223,7 @@ def _native_object(cls: type, args: list[Any], kwargs: _Kwargs) -> Any:
         if cls is dict and (not args or type(first) is dict):
             return {**dict(*args), **kwargs}
         if cls in (list, tuple) and type(first) in (list, tuple, View):
-            return cls(first.now() if type(first) is View else first)
+            return cls(first.current_items() if type(first) is View else first)
         return Call(PRELUDE[id(cls)], args, kwargs)
     if cls is bool:
         if args and is_python_class(type(first)):
@@ -249,7 +234,7 @@ def _native_object(cls: type, args: list[Any], kwargs: _Kwargs) -> Any:
     if cls not in PURE_TYPES and not is_named_tuple(cls) and not is_plain_exception(cls):
         raise RefusedProgramError(why_refused(cls))
     refuse_large_call(cls, args)
-    plain, named = _concrete(args, kwargs, sets=cls in (set, frozenset))
+    plain, named = _decided(args, kwargs, sets=cls in (set, frozenset))
     return cls(*plain, **named)
 
 
@@ -277,11 +262,7 @@ def _getattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
 
 
 def _hasattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
-    try:
-        attribute(vm, args[0], args[1])
-    except AttributeError:
-        return False
-    return True
+    return _getattr(vm, [*args[:2], UNBOUND], kwargs) is not UNBOUND
 
 
 def _next(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
@@ -332,7 +313,7 @@ def _order_or_refuse(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     try:
         return _order(vm, args, kwargs)
     except TypeError as error:
-        raise RefusedProgramError("list.sort of what has no order: use sorted()") from error
+        raise RefusedProgramError("list.sort of values that have no order: use sorted()") from error
 
 
 def _matches_sequence(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
@@ -360,7 +341,7 @@ _MATCH_SELF = (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
 def _update_wrapper(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
-    """What `functools.wraps` does: of a closure neither name nor documentation can be read here."""
+    """Do as `functools.wraps`: a closure's name and documentation cannot be read here."""
     if type(args[0]) is not Closure:
         raise RefusedProgramError("functools.wraps of a function that outlives the call")
     return args[0]
@@ -374,7 +355,7 @@ def _object_setattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     object.__setattr__(owner, name, value)
 
 
-ANSWERED: dict[int, Callable[[Machine, list[Any], _Kwargs], Any]] = {
+_ANSWERS: dict[int, Callable[[Machine, list[Any], _Kwargs], Any]] = {
     id(isinstance): _isinstance,
     id(issubclass): _issubclass,
     id(getattr): _getattr,
@@ -414,24 +395,16 @@ class _Layout:
 _LAYOUTS: dict[Code, _Layout] = {}
 
 
-def bind(
-    frame: Frame,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    *,
-    defaults: tuple[Any, ...],
-    keyword_defaults: dict[str, Any],
-    name: str,
-) -> None:
-    """Fill a new frame's parameters.
+def _bind(variables: list[Any], function: Closure, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Fill the parameters of a call, the first of its variables.
 
     Raises:
         TypeError: the arguments do not fit, as in Python.
     """
-    layout = _LAYOUTS.get(frame.code)
+    code, name = function.code, function.code.name
+    layout = _LAYOUTS.get(code)
     if layout is None:
-        layout = _LAYOUTS[frame.code] = _Layout(frame.code.parameters)
-    variables = frame.locals
+        layout = _LAYOUTS[code] = _Layout(code.parameters)
     count = len(layout.positional)
     for i, value in enumerate(args[:count]):
         variables[i] = value
@@ -452,48 +425,39 @@ def bind(
             variables[at] = value
     if layout.kwarg is not None:
         variables[layout.kwarg] = extra
-    _fill_defaults(variables, layout, defaults, keyword_defaults, name)
-
-
-def _fill_defaults(
-    variables: list[Any], layout: _Layout, defaults: tuple[Any, ...], named: _Kwargs, name: str
-) -> None:
-    first = len(layout.positional) - len(defaults)
-    for i, parameter in enumerate(layout.positional):
-        if variables[i] is UNBOUND:
-            if i < first:
-                raise TypeError(f"{name}() missing the argument '{parameter}'")
-            variables[i] = defaults[i - first]
-    for key, at in layout.keyword_only.items():
+    names, defaults = layout.positional, function.defaults
+    values = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    values |= function.keyword_defaults
+    for parameter, at in (*zip(names, range(count), strict=True), *layout.keyword_only.items()):
         if variables[at] is UNBOUND:
-            if key not in named:
-                raise TypeError(f"{name}() missing the keyword argument '{key}'")
-            variables[at] = named[key]
+            if parameter not in values:
+                raise TypeError(f"{name}() missing the argument '{parameter}'")
+            variables[at] = values[parameter]
 
 
-def fill_dataclass(
-    made: Any, args: list[Any], kwargs: dict[str, Any], *, outside: Callable[[Any], Any]
+def _fill_dataclass(
+    instance: Any, args: list[Any], kwargs: dict[str, Any], *, adopt: Callable[[Any], Any]
 ) -> None:
-    """What the __init__ that `dataclass` writes does, before __post_init__.
+    """Do as the __init__ that `dataclass` writes, before __post_init__.
 
     Raises:
         TypeError: the arguments do not fit, as in Python.
     """
-    fields = [f for f in dataclasses.fields(made) if f.init]
+    fields = [f for f in dataclasses.fields(instance) if f.init]
     positional = [f for f in fields if not f.kw_only]
     if len(args) > len(positional):
-        raise TypeError(f"{type(made).__name__}() takes {len(positional)} arguments")
-    given = {f.name: a for f, a in zip(positional, args, strict=False)}
-    if any(k in given or k not in {f.name for f in fields} for k in kwargs):
-        raise TypeError(f"{type(made).__name__}() got an unexpected argument")
-    given.update(kwargs)
-    for field in dataclasses.fields(made):
-        if field.name in given:
-            value = given[field.name]
+        raise TypeError(f"{type(instance).__name__}() takes {len(positional)} arguments")
+    values = {f.name: a for f, a in zip(positional, args, strict=False)}
+    if any(k in values or k not in {f.name for f in fields} for k in kwargs):
+        raise TypeError(f"{type(instance).__name__}() got an unexpected argument")
+    values.update(kwargs)
+    for field in dataclasses.fields(instance):
+        if field.name in values:
+            value = values[field.name]
         elif field.default is not dataclasses.MISSING:
-            value = outside(field.default)
+            value = adopt(field.default)
         elif field.default_factory in (list, dict, set, tuple):
             value = field.default_factory()
         else:
-            raise TypeError(f"{type(made).__name__}() misses the argument {field.name}")
-        object.__setattr__(made, field.name, value)
+            raise TypeError(f"{type(instance).__name__}() misses the argument {field.name}")
+        object.__setattr__(instance, field.name, value)

@@ -6,20 +6,11 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "COMPREHENSIONS",
-    "JUMPS",
-    "Code",
-    "Emitter",
-    "Scope",
-    "liveness",
-    "parameter_names",
-    "resolved_scope",
-]
+__all__ = ["Code", "Emitter", "resolved_scope"]
 
 Instruction = tuple[str, Any]
 _BRANCHES = frozenset({"JUMP", "JIF", "JIT", "JIF_KEEP", "JIT_KEEP", "FOR_ITER"})
-JUMPS = _BRANCHES | {"SETUP"}
+_JUMPS = _BRANCHES | {"SETUP"}
 """Instructions whose argument is a place in the code."""
 _ENDS = frozenset({"RETURN", "RAISE", "JUMP", "REFUSE"})
 
@@ -44,7 +35,7 @@ class Code:
     live: list[frozenset[int]] = field(default_factory=list)
 
 
-def liveness(instructions: list[Instruction], handler: list[int | None]) -> list[frozenset[int]]:
+def _liveness(instructions: list[Instruction], handler: list[int | None]) -> list[frozenset[int]]:
     """For every instruction the slots that may be read from there on; one more entry at the end."""
     count = len(instructions)
     live: list[frozenset[int]] = [frozenset()] * (count + 1)
@@ -69,19 +60,19 @@ def liveness(instructions: list[Instruction], handler: list[int | None]) -> list
     return live
 
 
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-class Scope:
+class _Scope:
     """The names that a function-like node binds, declares and reads, and its inner scopes."""
 
-    def __init__(self, node: ast.AST, parent: Scope | None) -> None:
+    def __init__(self, node: ast.AST, parent: _Scope | None) -> None:
         self.node, self.parent = node, parent
         self.bound: dict[str, None] = {}
         self.reads: set[str] = set()
         self.globals: set[str] = set()
         self.nonlocals: set[str] = set()
-        self.inner: dict[int, Scope] = {}
+        self.inner: dict[int, _Scope] = {}
         self.free: set[str] = set()
         self.captured: set[str] = set()
         self.yields = False
@@ -93,7 +84,7 @@ class Scope:
 
 
 class _Names(ast.NodeVisitor):
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: _Scope) -> None:
         self.scope = scope
 
     def visit_Name(self, node: ast.Name) -> None:
@@ -106,7 +97,7 @@ class _Names(ast.NodeVisitor):
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         scope = self.scope
-        while isinstance(scope.node, COMPREHENSIONS):
+        while isinstance(scope.node, _COMPREHENSIONS):
             scope.reads.add(node.target.id)
             if scope.parent is None:
                 break
@@ -123,27 +114,27 @@ class _Names(ast.NodeVisitor):
 
     visit_Yield = visit_YieldFrom = _yield
 
-    def _each(self, *nodes: ast.AST | None) -> None:
+    def _visit_all(self, *nodes: ast.AST | None) -> None:
         for node in nodes:
             if node is not None:
                 self.visit(node)
 
     def visit_Lambda(self, node: ast.Lambda | ast.FunctionDef) -> None:
-        self._each(*node.args.defaults, *node.args.kw_defaults)
+        self._visit_all(*node.args.defaults, *node.args.kw_defaults)
         self.scope.inner[id(node)] = _scope_of(node, self.scope)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.scope.bind(node.name)
-        self._each(*node.decorator_list)
+        self._visit_all(*node.decorator_list)
         self.visit_Lambda(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:  # refused: what is inside never runs
         self.scope.bind(node.name)
-        self._each(*node.decorator_list, *node.bases, *node.keywords)
+        self._visit_all(*node.decorator_list, *node.bases, *node.keywords)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:  # refused as well
         self.scope.bind(node.name)
-        self._each(*node.decorator_list, *node.args.defaults, *node.args.kw_defaults)
+        self._visit_all(*node.decorator_list, *node.args.defaults, *node.args.kw_defaults)
 
     def _captured(self, node: Any) -> None:
         if node.name:
@@ -164,21 +155,21 @@ class _Names(ast.NodeVisitor):
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
 
 
-def parameter_names(arguments: ast.arguments) -> list[str]:
+def _parameter_names(arguments: ast.arguments) -> list[str]:
     """The parameters, in the order of a function's variables."""
-    found = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
+    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
     if arguments.vararg:
-        found.append(arguments.vararg.arg)
-    found += [a.arg for a in arguments.kwonlyargs]
+        names.append(arguments.vararg.arg)
+    names += [a.arg for a in arguments.kwonlyargs]
     if arguments.kwarg:
-        found.append(arguments.kwarg.arg)
-    return found
+        names.append(arguments.kwarg.arg)
+    return names
 
 
-def _scope_of(node: Any, parent: Scope | None) -> Scope:
-    scope = Scope(node, parent)
+def _scope_of(node: Any, parent: _Scope | None) -> _Scope:
+    scope = _Scope(node, parent)
     names = _Names(scope)
-    if isinstance(node, COMPREHENSIONS):
+    if isinstance(node, _COMPREHENSIONS):
         scope.bind(".0")
         for i, generator in enumerate(node.generators):
             names.visit(generator.target)
@@ -192,21 +183,21 @@ def _scope_of(node: Any, parent: Scope | None) -> Scope:
         else:
             names.visit(node.elt)
     else:
-        declared = _Declared(scope)
+        declared = _Declarations(scope)
         body = node.body if isinstance(node.body, list) else [node.body]
         for statement in body:
             declared.visit(statement)
-        for name in parameter_names(node.args):
+        for name in _parameter_names(node.args):
             scope.bind(name)
         for statement in body:
             names.visit(statement)
     return scope
 
 
-class _Declared(ast.NodeVisitor):
+class _Declarations(ast.NodeVisitor):
     """Global and nonlocal declarations of one function, before anything else is read."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: _Scope) -> None:
         self.scope = scope
 
     def visit_Global(self, node: ast.Global) -> None:
@@ -217,19 +208,19 @@ class _Declared(ast.NodeVisitor):
         self.scope.reads.update(node.names)
 
     def _skip(self, node: ast.AST) -> None:
-        """What is inside has declarations of its own."""
+        """Skip: inner functions have declarations of their own."""
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _skip
 
 
-def resolved_scope(node: ast.AST, free: frozenset[str]) -> Scope:
+def resolved_scope(node: ast.AST, free: frozenset[str]) -> _Scope:
     """The scope of a function, with those inside it; `free` are the names of its closure."""
     scope = _scope_of(node, None)
     _resolve(scope, free)
     return scope
 
 
-def _resolve(scope: Scope, outside: frozenset[str]) -> None:
+def _resolve(scope: _Scope, outside: frozenset[str]) -> None:
     """Find the free names of every scope; `outside` are free names of the outermost function."""
     for inner in scope.inner.values():
         _resolve(inner, outside)
@@ -259,15 +250,15 @@ _OF_COMPREHENSIONS = ast.arguments(
 class Emitter:
     """The code of a scope, while it is made; it begins with what captures parameters.
 
-    `unwind` are the blocks that a jump out of here leaves, outermost first: kind and data.
+    `open_blocks` are the blocks that a jump out of here leaves, outermost first: kind and data.
     `handlers` are the labels of the handlers around it.
     """
 
-    def __init__(self, scope: Scope, filename: str, name: str, owner: str | None) -> None:
+    def __init__(self, scope: _Scope, filename: str, name: str, owner: str | None) -> None:
         self.scope, self.filename, self.owner = scope, filename, owner
         node: Any = scope.node
-        parameters = _OF_COMPREHENSIONS if isinstance(node, COMPREHENSIONS) else node.args
-        first = parameter_names(parameters)
+        parameters = _OF_COMPREHENSIONS if isinstance(node, _COMPREHENSIONS) else node.args
+        first = _parameter_names(parameters)
         slots = first + [n for n in scope.bound if n not in first and n not in scope.captured]
         own = [n for n in scope.bound if n in scope.captured]
         self.code = Code(
@@ -282,7 +273,7 @@ class Emitter:
         self.slot = {name: i for i, name in enumerate(slots)}
         self.cell = {name: i for i, name in enumerate(self.code.cells)}
         self.handlers: list[int] = []
-        self.unwind: list[tuple[str, Any]] = []
+        self.open_blocks: list[tuple[str, Any]] = []
         self.line = getattr(node, "lineno", 0)
         self._labels: list[int | None] = []
         self._handler_at: list[int | None] = []
@@ -297,9 +288,9 @@ class Emitter:
         self.code.lines.append(self.line)
         self._handler_at.append(self.handlers[-1] if self.handlers else None)
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, construct: str) -> None:
         """Add what refuses the program if it comes here."""
-        self.emit("REFUSE", f"{what} is not supported")
+        self.emit("REFUSE", f"{construct} is not supported")
 
     def label(self) -> int:
         """A new place to jump to."""
@@ -314,6 +305,12 @@ class Emitter:
         """A variable without a name."""
         self.code.slots.append(f".h{len(self.code.slots)}")
         return len(self.code.slots) - 1
+
+    def stash(self) -> int:
+        """A variable without a name for the value on top."""
+        slot = self.hidden_slot()
+        self.emit("STORE_FAST", slot)
+        return slot
 
     def attribute(self, op: str, name: str) -> None:
         """Load or store an attribute."""
@@ -339,12 +336,12 @@ class Emitter:
         else:
             self.emit("STORE_FAST", self.slot[name])
 
-    def finished(self) -> Code:
+    def assemble(self) -> Code:
         """The code, with places for labels."""
         where = self._labels
         self.code.instructions = [
-            (op, where[arg]) if op in JUMPS else (op, arg) for op, arg in self.code.instructions
+            (op, where[arg]) if op in _JUMPS else (op, arg) for op, arg in self.code.instructions
         ]
         handler = [None if label is None else where[label] for label in self._handler_at]
-        self.code.live = liveness(self.code.instructions, handler)
+        self.code.live = _liveness(self.code.instructions, handler)
         return self.code

@@ -73,7 +73,7 @@ def run(vm: Machine, *, deadline: float | None = None) -> NeedSplit | None:
             ) from error
         except Exception as error:  # noqa: BLE001 (the program's own exception)
             vm.unwind(error)
-        if vm.cut is not UNBOUND:
+        if vm.hidden_number is not UNBOUND:
             return None
     return None
 

@@ -54,7 +54,7 @@ def value(out: Emitter, node: ast.expr | None) -> None:
 
 @contextmanager
 def loop(out: Emitter) -> Iterator[int]:
-    """What is emitted inside runs for each item of the iterator on top; gives the label of next."""
+    """Emit code that runs for each item of the iterator on top; yields the label of its start."""
     top, end = out.label(), out.label()
     out.place(top)
     out.emit("FOR_ITER", end)
@@ -180,12 +180,12 @@ def _sequence(out: Emitter, elements: list[ast.expr], kind: str) -> None:
 
 def _dict(out: Emitter, node: ast.Dict) -> None:
     out.emit("BUILD", ("dict", 0))
-    for key, held in zip(node.keys, node.values, strict=True):
+    for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
-            expr(out, held)
+            expr(out, value)
             out.emit("DICT_UPDATE")
         else:
-            expr(out, key, held)
+            expr(out, key, value)
             out.emit("MAP_ADD", 3)
 
 
@@ -233,7 +233,7 @@ def lambda_code(out: Emitter, node: ast.Lambda) -> Code:
     """The code of a lambda, in an emitter of its own."""
     expr(out, node.body)
     out.emit("RETURN")
-    return out.finished()
+    return out.assemble()
 
 
 def _comprehension(out: Emitter, node: Comprehension) -> None:
@@ -245,7 +245,7 @@ def _comprehension(out: Emitter, node: Comprehension) -> None:
     if not kind:
         inner.emit("LOAD_CONST", None)
     inner.emit("RETURN")
-    function(out, inner.finished())
+    function(out, inner.assemble())
     expr(out, node.generators[0].iter)
     out.emit("GET_ITER")
     out.emit("CALL", (1, ()))
@@ -394,7 +394,7 @@ def _sequence_pattern(out: Emitter, node: ast.MatchSequence, subject: int, other
     for i, part in enumerate(parts):
         if _ignored(part):
             continue
-        slot, from_end = out.hidden_slot(), i - len(parts)
+        from_end = i - len(parts)
         if isinstance(part, ast.MatchStar):
             out.emit("LOAD_CONST", list)
             out.emit("LOAD_FAST", subject)
@@ -403,12 +403,10 @@ def _sequence_pattern(out: Emitter, node: ast.MatchSequence, subject: int, other
             out.emit("BUILD_SLICE")
             out.emit("LOAD_SUB")
             out.emit("CALL", (1, ()))
-            out.emit("STORE_FAST", slot)
-            captures.append((str(part.name), slot))
+            captures.append((str(part.name), out.stash()))
         else:
             out.emit("LOAD_FAST", subject)
             out.emit("LOAD_CONST", from_end if stars and i > stars[0] else i)
             out.emit("LOAD_SUB")
-            out.emit("STORE_FAST", slot)
-            captures += pattern(out, part, slot, other)
+            captures += pattern(out, part, out.stash(), other)
     return captures

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001, ARG005 (functions of one signature)
-"""What each instruction does to the machine; their meaning is that of Python's statements.
+"""The effect of each instruction on the machine; their meaning is that of Python's statements.
 
 An instruction that needs a coin to be decided raises NeedSplit before it changes anything.
 """
@@ -84,7 +84,7 @@ def _load_cell(vm: Machine, frame: Frame, arg: int) -> None:
         value = cell.value
     else:
         try:
-            value = vm.outside(cell.cell_contents)
+            value = vm.adopt_value(cell.cell_contents)
         except ValueError:
             value = UNBOUND
     if value is UNBOUND:
@@ -97,7 +97,7 @@ def _store_cell(vm: Machine, frame: Frame, arg: int) -> None:
     if not isinstance(cell, Cell):
         raise RefusedProgramError(
             f"the closure variable {frame.code.cells[arg]} outlives the call and is changed: the "
-            "law of one call would depend on the calls before"
+            "law of one call would depend on earlier calls"
         )
     cell.value = frame.stack.pop()
 
@@ -110,27 +110,27 @@ def _load_global(vm: Machine, frame: Frame, name: str) -> None:
         value = getattr(builtins, name, UNBOUND)
         if value is UNBOUND:
             raise NameError(f"name '{name}' is not defined")
-    frame.stack.append(vm.outside(value))
+    frame.stack.append(vm.adopt_value(value))
 
 
 def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
     kind, count = arg
     s = frame.stack
     items = s[len(s) - count :]
-    made: Any
+    container: Any
     if kind == "list":
-        made = [vm.stored(v) for v in items]
+        container = [vm.store_value(v) for v in items]
     elif kind == "tuple":
-        made = tuple(items)
+        container = tuple(items)
     elif kind == "set":
-        made = {key(v) for v in items}
+        container = {key(v) for v in items}
     else:
-        made = {}
+        container = {}
     del s[len(s) - count :]
-    s.append(made)
+    s.append(container)
 
 
-def _add(convert: Callable[[Machine, Any], Any], method: str) -> Instruction:
+def _add_to(convert: Callable[[Machine, Any], Any], method: str) -> Instruction:
     """The instruction that puts the value on top into a container at some depth."""
 
     def run(vm: Machine, frame: Frame, depth: int) -> None:
@@ -151,15 +151,15 @@ def _jump(vm: Machine, frame: Frame, target: int) -> None:
     frame.pc = target
 
 
-def _jump_if(wanted: bool, *, keeps: bool = False) -> Instruction:
+def _jump_if(condition: bool, *, keeps: bool = False) -> Instruction:
     """The instruction that jumps if the value on top, which it takes off, has this truth.
 
     With `keeps` the value stays where it jumps.
     """
 
     def run(vm: Machine, frame: Frame, target: int) -> None:
-        answer = truth(frame.stack[-1]) if keeps else _conditional(vm, frame)
-        if answer is wanted:
+        answer = truth(frame.stack[-1]) if keeps else _pop_truth(vm, frame)
+        if answer is condition:
             frame.pc = target
         elif keeps:
             frame.stack.pop()
@@ -191,12 +191,12 @@ def _call_top(
 ) -> None:
     """Call the function at a place of the stack; all stays where it is if a coin is needed."""
     s = frame.stack
-    taken = s[begin:]
+    operands = s[begin:]
     del s[begin:]
     try:
-        invoke(vm, taken[0], args, kwargs, ("push",))
+        invoke(vm, operands[0], args, kwargs, ("push",))
     except NeedSplit:
-        s.extend(taken)
+        s.extend(operands)
         raise
 
 
@@ -206,7 +206,7 @@ def _yield(vm: Machine, frame: Frame, arg: Any) -> None:
         raise RefusedProgramError("yield inside try or with: Python may leave it at any time")
     frame.generator = None
     vm.frames.pop()
-    frame.deliver = ("push",)
+    frame.mode = ("push",)
     vm.frames[-1].stack.append(value)
 
 
@@ -215,10 +215,10 @@ def _make_function(vm: Machine, frame: Frame, arg: tuple[Code, int, tuple[str, .
     s = frame.stack
     named = dict(zip(keywords, s[len(s) - len(keywords) :], strict=True)) if keywords else {}
     del s[len(s) - len(keywords) :]
-    given = tuple(s[len(s) - defaults :]) if defaults else ()
+    values = tuple(s[len(s) - defaults :]) if defaults else ()
     del s[len(s) - defaults :]
     cells = [frame.cells[i] for i in captured]
-    s.append(Closure(code, frame.names, given, named, cells))
+    s.append(Closure(code, frame.names, values, named, cells))
 
 
 def _raise(vm: Machine, frame: Frame, arg: Any) -> None:
@@ -243,9 +243,9 @@ def _format(vm: Machine, frame: Frame, conversion: int) -> None:
         value = _CONVERSIONS[conversion](value)
     spec = concrete(spec)
     refuse_large_call(format, [value, spec])
-    made = format(value, spec)
+    text = format(value, spec)
     frame.stack.pop()
-    frame.stack[-1] = made
+    frame.stack[-1] = text
 
 
 def _build_string(vm: Machine, frame: Frame, count: int) -> None:
@@ -259,23 +259,23 @@ def _import(vm: Machine, frame: Frame, arg: tuple[str, bool]) -> None:
     name, whole = arg
     module = importlib.import_module(name)
     top = importlib.import_module(name.partition(".")[0])
-    frame.stack.append(vm.outside(top if whole else module))
+    frame.stack.append(vm.adopt_value(top if whole else module))
 
 
 def _import_from(vm: Machine, frame: Frame, arg: tuple[int, str | None, str]) -> None:
     level, module, name = arg
     package = frame.names.get("__package__") or frame.names.get("__name__", "").rpartition(".")[0]
-    found = importlib.import_module("." * level + (module or ""), package if level else None)
+    source = importlib.import_module("." * level + (module or ""), package if level else None)
     try:
-        value = getattr(found, name)
+        value = getattr(source, name)
     except AttributeError:
-        value = importlib.import_module(f"{found.__name__}.{name}")
-    frame.stack.append(vm.outside(value))
+        value = importlib.import_module(f"{source.__name__}.{name}")
+    frame.stack.append(vm.adopt_value(value))
 
 
 def _finish(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
-    if vm.hides and isinstance(value, (list, tuple)):
+    if vm.hiding and isinstance(value, (list, tuple)):
         frame.stack[-1] = tuple(v if type(v) is Token else concrete(v) for v in value)
     else:
         frame.stack[-1] = concrete(value)
@@ -285,7 +285,7 @@ def _list_of(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
     if type(value) in (list, tuple, View, range, str):
         refuse_large_call(list, [value])
-        frame.stack[-1] = value.now() if type(value) is View else list(value)
+        frame.stack[-1] = value.current_items() if type(value) is View else list(value)
         return
     frame.stack.pop()
     invoke(vm, prelude.list_, [value], {}, ("push",))
@@ -294,11 +294,11 @@ def _list_of(vm: Machine, frame: Frame, arg: Any) -> None:
 def _dict_update(vm: Machine, frame: Frame, arg: Any) -> None:
     items = frame.stack.pop()
     if type(items) is not dict:
-        raise RefusedProgramError("** of something else than a dict")
+        raise RefusedProgramError("** of something other than a dict")
     frame.stack[-1].update(items)
 
 
-def _of_two(operate: Callable[[Machine, str, Any, Any], Any]) -> Instruction:
+def _operate(operate: Callable[[Machine, str, Any, Any], Any]) -> Instruction:
     """The instruction of an operator on the two values on top."""
 
     def run(vm: Machine, frame: Frame, op: str) -> None:
@@ -318,7 +318,7 @@ def _unary(vm: Machine, frame: Frame, op: str) -> None:
         frame.stack[-1] = result
 
 
-def _conditional(vm: Machine, frame: Frame) -> bool | None:
+def _pop_truth(vm: Machine, frame: Frame) -> bool | None:
     """The truth of the value on top, which is taken off; None if a method is asked first."""
     value = frame.stack[-1]
     if value is not True and value is not False:
@@ -350,11 +350,11 @@ def _store_attr(vm: Machine, frame: Frame, name: str) -> None:
     if not is_python_class(kind) and not isinstance(owner, BaseException):
         raise RefusedProgramError(f"an attribute of a {kind.__name__} is set")
     del frame.stack[-2:]
-    found = class_attribute(kind, name)
-    if isinstance(found, property):
-        if found.fset is None:
+    member = class_attribute(kind, name)
+    if isinstance(member, property):
+        if member.fset is None:
             raise AttributeError(f"property '{name}' of '{kind.__name__}' object has no setter")
-        invoke(vm, found.fset, [owner, value], {}, ("drop",))
+        invoke(vm, member.fset, [owner, value], {}, ("drop",))
         return
     if python_method(kind, "__setattr__"):
         raise RefusedProgramError(f"{kind.__name__}.__setattr__ (a frozen object is changed?)")
@@ -363,11 +363,11 @@ def _store_attr(vm: Machine, frame: Frame, name: str) -> None:
 
 def _return(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
-    if vm.hides == "returned" and len(vm.frames) == 3 and frame.generator is None:
+    if vm.hiding == "returned" and len(vm.frames) == 3 and frame.generator is None:
         value = vm.hide(value)
     frame.stack.pop()
     vm.frames.pop()
-    mode = frame.deliver
+    mode = frame.mode
     if frame.generator is not None:
         frame.generator.frame = None
         frame.generator = None
@@ -414,7 +414,7 @@ def _unpack(vm: Machine, frame: Frame, count: int) -> None:
     value = frame.stack[-1]
     kind = type(value)
     if kind is View:
-        items = value.now()
+        items = value.current_items()
     elif kind is LazyBytes:
         items = [value.item(i) for i in range(value.length)]
     elif kind in SEQUENCES or is_named_tuple(kind):
@@ -467,8 +467,8 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "STORE_CELL": _store_cell,
     "LOAD_GLOBAL": _load_global,
     "STORE_GLOBAL": lambda vm, frame, name: _refuse(
-        f"the global variable {name} is changed: the law of one call would depend on the calls "
-        "before"
+        f"the global variable {name} is changed: the law of one call would depend on earlier "
+        "calls"
     ),
     "POP": lambda vm, frame, arg: frame.stack.pop(),
     "DUP": lambda vm, frame, arg: frame.stack.append(frame.stack[-1]),
@@ -476,11 +476,12 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "ROT3": lambda vm, frame, arg: _rotate(frame, 2),
     "BUILD": _build,
     "CONVERT": lambda vm, frame, kind: _convert(frame, kind),
-    "LIST_APPEND": _add(Machine.stored, "append"), "SET_ADD": _add(lambda vm, v: key(v), "add"),
+    "LIST_APPEND": _add_to(Machine.store_value, "append"),
+    "SET_ADD": _add_to(lambda vm, v: key(v), "add"),
     "MAP_ADD": _map_add, "LIST_OF": _list_of,
     "LIST_EXTEND": lambda vm, frame, arg: frame.stack[-2].extend(frame.stack.pop()),
     "DICT_UPDATE": _dict_update,
-    "BINARY": _of_two(binary), "INPLACE": _of_two(inplace), "COMPARE": _of_two(compare),
+    "BINARY": _operate(binary), "INPLACE": _operate(inplace), "COMPARE": _operate(compare),
     "UNARY": _unary,
     "JUMP": _jump,
     "JIF": _jump_if(False), "JIT": _jump_if(True),

@@ -21,7 +21,6 @@ from dpaudit.errors import RefusedProgramError
 
 __all__ = [
     "COMPARISONS",
-    "LARGEST_FORCED",
     "METHODS",
     "MONOTONE_STEPS",
     "PLAIN",
@@ -34,11 +33,11 @@ __all__ = [
     "binary",
     "compare",
     "force",
-    "settled",
+    "simplify",
     "truth",
 ]
 
-LARGEST_FORCED = 4096
+_LARGEST_FORCED = 4096
 Origin = tuple[Any, ...]
 
 
@@ -118,7 +117,7 @@ class Lazy:
             ) from error
         return value
 
-    def then(self, name: str, constant: Any = None) -> Lazy:
+    def with_step(self, name: str, constant: Any = None) -> Lazy:
         return Lazy(self.symbol, (*self.steps, (name, constant)))
 
     def ends(self) -> tuple[Any, Any]:
@@ -151,7 +150,7 @@ class LazyBytes:
                 raise RefusedProgramError("random bytes are read in both orders: use one")
             symbol.swapped = True
             symbol.origin = ("swap", symbol.origin, self.length)
-        return settled(Lazy(symbol))
+        return simplify(Lazy(symbol))
 
     def data(self) -> bytes:
         """The bytes themselves, once they are decided."""
@@ -172,7 +171,7 @@ MONOTONE_STEPS: dict[str, Callable[[Any], Any]] = {
 """Functions of one number that never fall as it rises, each a step of a lazy value."""
 
 
-def _alone(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+def _unary_step(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     """A step without a constant."""
     return lambda x, _: function(x)
 
@@ -196,7 +195,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "rfloordiv": lambda x, c: c // x,
     "over": lambda x, c: Fraction(x, c),
     "bit_length": lambda x, _: x.bit_length(),
-    **{name: _alone(native) for name, native in MONOTONE_STEPS.items()},
+    **{name: _unary_step(native) for name, native in MONOTONE_STEPS.items()},
 }
 # a function's domain begins above or at a number; what lies below is decided before it is applied
 _OPEN_ABOVE = {
@@ -216,7 +215,7 @@ def _differ(a: Any, b: Any) -> bool:
     return not _same(a, b)
 
 
-def _normal(lazy: Lazy) -> Lazy:
+def _normalise(lazy: Lazy) -> Lazy:
     """Drop what a division of the symbol has made independent."""
     while lazy.symbol.parts is not None and lazy.steps and lazy.steps[0][0] == "//":
         m, quotient, _ = lazy.symbol.parts
@@ -228,16 +227,18 @@ def _normal(lazy: Lazy) -> Lazy:
     return lazy
 
 
-def settled(value: Any) -> Any:
+def simplify(value: Any) -> Any:
     """The value, if it is decided; else the lazy value in its simplest form."""
     if not isinstance(value, Lazy):
         return value
-    lazy = _normal(value)
+    lazy = _normalise(value)
     a, b = lazy.ends()
     return a if _same(a, b) else lazy
 
 
-def _first(lazy: Lazy, holds: Callable[[Any], bool], ends: tuple[int, int] | None = None) -> int:
+def _first_point(
+    lazy: Lazy, holds: Callable[[Any], bool], ends: tuple[int, int] | None = None
+) -> int:
     """The first x whose value satisfies a condition that fails at the low end and holds at last."""
     low, high = ends or lazy.symbol.bounds()
     while high - low > 1:
@@ -253,7 +254,7 @@ def compare(op: str, left: Any, right: Any) -> bool:
     """Compare a lazy value with a number; raises NeedSplit where the symbol must be cut."""
     if not isinstance(left, Lazy):
         left, right, op = right, left, _MIRRORED[op]
-    left, right = settled(left), settled(right)
+    left, right = simplify(left), simplify(right)
     if isinstance(left, Lazy) and isinstance(right, Lazy):
         _force_smaller(left, right)
     if not isinstance(left, Lazy):
@@ -274,7 +275,7 @@ def compare(op: str, left: Any, right: Any) -> bool:
         at_low, at_high = bool(test(a, right)), bool(test(b, right))
         if at_low == at_high:
             return at_low
-        left.symbol.cut(_first(left, lambda v: bool(test(v, right)) != at_low))
+        left.symbol.cut(_first_point(left, lambda v: bool(test(v, right)) != at_low))
         raise AssertionError("a cut inside the interval always splits")
     return _equal(left, right, a, b)
 
@@ -286,8 +287,8 @@ def _equal(left: Lazy, right: Any, a: Any, b: Any) -> bool:
     reached: Callable[[Any], bool] = (lambda v: v >= right) if rising else (lambda v: v <= right)
     passed: Callable[[Any], bool] = (lambda v: v > right) if rising else (lambda v: v < right)
     low, high = left.symbol.bounds()
-    begin = low if reached(a) else _first(left, reached)
-    end = high + 1 if not passed(b) else (low if passed(a) else _first(left, passed))
+    begin = low if reached(a) else _first_point(left, reached)
+    end = high + 1 if not passed(b) else (low if passed(a) else _first_point(left, passed))
     if begin >= end:
         return False
     cuts = [at for at in (begin, end) if low < at <= high]
@@ -305,7 +306,7 @@ def truth(lazy: Lazy) -> bool:
     return compare("!=", lazy, 0)
 
 
-def _changes(lazy: Lazy) -> Iterator[int]:
+def _change_points(lazy: Lazy) -> Iterator[int]:
     """The points where the value of a function of an undivided symbol changes."""
     x, last = lazy.symbol.low, lazy.symbol.high - 1
     final = lazy.at(last)
@@ -315,26 +316,26 @@ def _changes(lazy: Lazy) -> Iterator[int]:
         while x + step < last and _same(lazy.at(x + step), value):
             step *= 2
         ends = x + step // 2, min(x + step, last)
-        x = _first(lazy, partial(_differ, value), ends)
+        x = _first_point(lazy, partial(_differ, value), ends)
         value = lazy.at(x)
         yield x
 
 
 def _cuts(lazy: Lazy) -> list[int] | None:
-    """Where to cut so that every piece has one value; None if these are too many."""
-    if not lazy.steps and lazy.symbol.high - lazy.symbol.low > LARGEST_FORCED:
+    """The cuts that leave one value per piece; None if there are too many."""
+    if not lazy.steps and lazy.symbol.high - lazy.symbol.low > _LARGEST_FORCED:
         return None
-    found: list[int] = []
-    for at in _changes(lazy):
-        found.append(at)
-        if len(found) >= LARGEST_FORCED:
+    cuts: list[int] = []
+    for at in _change_points(lazy):
+        cuts.append(at)
+        if len(cuts) >= _LARGEST_FORCED:
             return None
-    return found
+    return cuts
 
 
 def force(value: Any) -> Any:
     """The value of a lazy number; raises NeedSplit, one piece per value, if it is not decided."""
-    value = settled(value)
+    value = simplify(value)
     if not isinstance(value, Lazy):
         return value
     symbol = value.symbol
@@ -348,7 +349,7 @@ def force(value: Any) -> Any:
         count = symbol.high - symbol.low
         raise RefusedProgramError(
             f"the program needs the whole value of a coin with {count:,} values, more than "
-            f"{LARGEST_FORCED:,}: compare it with constants, or take its bits or a remainder"
+            f"{_LARGEST_FORCED:,}: compare it with constants, or take its bits or a remainder"
         )
     raise NeedSplit(symbol, cuts)
 
@@ -363,10 +364,10 @@ def _force_smaller(left: Lazy, right: Lazy) -> None:
 
 def absolute(lazy: Lazy) -> Any:
     """abs() of a lazy number: the sign is decided first."""
-    return lazy.then("*", -1) if compare("<", lazy, 0) else lazy
+    return lazy.with_step("*", -1) if compare("<", lazy, 0) else lazy
 
 
-def _checked(value: Any) -> Any:
+def _refuse_infinite(value: Any) -> Any:
     if isinstance(value, (float, np.floating)) and not math.isfinite(value):
         raise RefusedProgramError(f"arithmetic of a coin with {value}: only finite numbers can be")
     return value
@@ -374,17 +375,17 @@ def _checked(value: Any) -> Any:
 
 def binary(op: str, left: Any, right: Any) -> Any:
     """An operator of which at least one operand is lazy."""
-    left, right = settled(left), settled(right)
+    left, right = simplify(left), simplify(right)
     if isinstance(left, Lazy) and isinstance(right, Lazy):
         _force_smaller(left, right)
     if isinstance(left, Lazy):
         if not isinstance(right, _NUMBERS):
             return PLAIN[op](force(left), right)
-        return _with_constant(op, left, _checked(right))
+        return _with_constant(op, left, _refuse_infinite(right))
     if isinstance(right, Lazy):
         if not isinstance(left, _NUMBERS):
             return PLAIN[op](left, force(right))
-        return _constant_with(op, _checked(left), right)
+        return _constant_with(op, _refuse_infinite(left), right)
     return PLAIN[op](left, right)
 
 
@@ -399,11 +400,11 @@ def _with_constant(op: str, left: Lazy, c: Any) -> Any:
             return PLAIN[op](force(left), c)  # Python's float floor division may round
         if op == "//" and whole and c == 1:
             return left
-        return _normal(left.then(op, c))
+        return _normalise(left.with_step(op, c))
     if whole and op == ">>" and c >= 0:
         return _with_constant("//", left, 1 << c) if c else left
     if whole and op == "<<" and c >= 0:
-        return left.then("*", 1 << c)
+        return left.with_step("*", 1 << c)
     if whole and op == "%" and c > 0:
         return _remainder(left, c)
     if whole and op == "&" and c >= 0 and not compare("<", left, 0):
@@ -412,19 +413,19 @@ def _with_constant(op: str, left: Lazy, c: Any) -> Any:
         if c & (c - 1) == 0:
             return binary("*", binary("&", binary(">>", left, c.bit_length() - 1), 1), c)
     if op == "**" and whole and c > 0 and min(left.ends()) >= 0:
-        return left.then("**", c)
+        return left.with_step("**", c)
     return PLAIN[op](force(left), c)
 
 
 def _constant_with(op: str, c: Any, right: Lazy) -> Any:
     names = {"+": "radd", "-": "rsub", "*": "rmul"}
     if op in names:
-        return right.then(names[op], c)
+        return right.with_step(names[op], c)
     if op == "/" or (op == "//" and _whole(right) and type(c) is int):
         if compare("==", right, 0):
             return PLAIN[op](c, 0)
         compare("<", right, 0)
-        return right.then("rdiv" if op == "/" else "rfloordiv", c)
+        return right.with_step("rdiv" if op == "/" else "rfloordiv", c)
     if op == "&":
         return binary(op, right, c)
     return PLAIN[op](c, force(right))
@@ -435,13 +436,13 @@ def _remainder(lazy: Lazy, m: int) -> Any:
         return 0
     a, b = lazy.ends()
     if a // m == b // m:
-        return settled(lazy.then("-", m * (a // m)))
+        return simplify(lazy.with_step("-", m * (a // m)))
     symbol = lazy.symbol
     if not lazy.steps:
         return _symbol_remainder(symbol, m)
     if len(lazy.steps) == 1 and lazy.steps[0][0] == "//":
         return _digit(symbol, lazy.steps[0][1], m)
-    force(lazy.then("//", m))  # one branch per quotient; then the quotient is constant
+    force(lazy.with_step("//", m))  # one branch per quotient; then the quotient is constant
     raise AssertionError("a quotient that is not decided always splits")
 
 
@@ -455,7 +456,7 @@ def _symbol_remainder(symbol: Symbol, m: int) -> Any:
         return _remainder(Lazy(rest), m)
     if m % d == 0 and _remainder_is_decided(quotient, m // d):
         known = _remainder(Lazy(quotient), m // d)
-        return settled(Lazy(rest, (("+", d * known),)))
+        return simplify(Lazy(rest, (("+", d * known),)))
     force(Lazy(quotient))
     return _remainder(Lazy(symbol), m)
 
@@ -482,9 +483,9 @@ def _digit(symbol: Symbol, c: int, m: int) -> Any:
     else:
         d, quotient, rest = symbol.parts
         if d % (c * m) == 0:
-            return _remainder(_normal(Lazy(rest, (("//", c),))), m)
+            return _remainder(_normalise(Lazy(rest, (("//", c),))), m)
         if c % d == 0:
-            return _remainder(_normal(Lazy(symbol, (("//", c),))), m)
+            return _remainder(_normalise(Lazy(symbol, (("//", c),))), m)
         force(Lazy(quotient))
     return _remainder(Lazy(symbol, (("//", c),)), m)
 
@@ -502,4 +503,4 @@ def apply(name: str, lazy: Lazy, constant: Any = None) -> Any:
         value = force(lazy) if name.startswith("np") else lazy.ends()[0]
         with np.errstate(all="ignore"):
             return _STEPS[name](value, constant)
-    return settled(lazy.then(name, constant))
+    return simplify(lazy.with_step(name, constant))

@@ -61,17 +61,17 @@ class Machine:
         self.frames: list[Frame] = []
         self.requests: list[int] = []
         self.result: Any = UNBOUND
-        self.hides = ""  # which finished numbers become tokens: those "stored" or "returned"
-        self.hidden = self.segment = 0  # tokens so far: in this run, and before it
-        self.cut: Any = UNBOUND  # the number that the last instruction hid
+        self.hiding = ""  # which finished numbers become tokens: those "stored" or "returned"
+        self.token_count = self.segment = 0  # tokens so far: in this run, and before it
+        self.hidden_number: Any = UNBOUND  # the number that the last instruction hid
 
     def resume(self, frames: list[Frame]) -> None:
         """Continue from a state."""
         self.frames, self.requests, self.result = frames, [], UNBOUND
-        self.cut, self.hidden = UNBOUND, self.segment
+        self.hidden_number, self.token_count = UNBOUND, self.segment
 
     def request(self, count: int) -> Symbol:
-        """A new coin with so many values."""
+        """A new coin with ``count`` values."""
         symbol = Symbol(0, count, ("new", len(self.requests)))
         self.requests.append(count)
         return symbol
@@ -97,8 +97,8 @@ class Machine:
 
     def _push(self, frame: Frame, mode: Mode) -> None:
         if len(self.frames) >= _DEEPEST:
-            raise RefusedProgramError(f"more than {_DEEPEST} calls inside each other")
-        frame.deliver = mode
+            raise RefusedProgramError(f"more than {_DEEPEST} nested calls")
+        frame.mode = mode
         self.frames.append(frame)
 
     def deliver(self, mode: Mode, value: Any) -> None:
@@ -140,7 +140,7 @@ class Machine:
         self.result = Raised(error)
 
     # -- values --------------------------------------------------------------------------------
-    def outside(self, value: Any) -> Any:
+    def adopt_value(self, value: Any) -> Any:
         """A value that comes from outside the run: generators of coins are recognised."""
         if type(value) in _AS_THEY_ARE:
             return value
@@ -162,28 +162,28 @@ class Machine:
             return isinstance(generator, random.SystemRandom) or "random" in self.coins
         return "numpy" in self.coins
 
-    def check_own(self, thing: Any, what: str) -> None:
+    def check_own(self, thing: Any, change: str) -> None:
         """Refuse to change what outlives the call."""
         if id(thing) in self.pins.foreign or isinstance(thing, _LASTING):
-            shown = getattr(thing, "__name__", type(thing).__name__)
+            label = getattr(thing, "__name__", type(thing).__name__)
             raise RefusedProgramError(
-                f"{what} changes a {type(thing).__name__} that outlives the call ({shown}): the "
-                "law of one call would depend on the calls before"
+                f"{change} changes a {type(thing).__name__} that outlives the call ({label}): the "
+                "law of one call would depend on earlier calls"
             )
 
-    def stored(self, value: Any) -> Any:
+    def store_value(self, value: Any) -> Any:
         """A value that is put into a container."""
-        return self.hide(value) if self.hides == "stored" else value
+        return self.hide(value) if self.hiding == "stored" else value
 
     def hide(self, value: Any) -> Any:
         """A token instead of a finished number; the run stops after this instruction."""
         if not is_number(value):
             return value
-        if self.cut is not UNBOUND:
+        if self.hidden_number is not UNBOUND:
             raise RefusedProgramError("two values are stored at once")
-        self.cut = lazies.force(value)
-        self.hidden += 1
-        return Token(self.hidden - 1)
+        self.hidden_number = lazies.force(value)
+        self.token_count += 1
+        return Token(self.token_count - 1)
 
 
 _LARGEST_BITS = 1 << 16
@@ -202,8 +202,8 @@ def _below(vm: Machine, count: int) -> Any:
 
 
 def _between(vm: Machine, low: int, high: int) -> Any:
-    found = _below(vm, high - low)
-    return binary("+", found, low) if low else found
+    value = _below(vm, high - low)
+    return binary("+", value, low) if low else value
 
 
 def _whole(name: str, value: Any) -> int:
@@ -223,10 +223,10 @@ def _randrange(vm: Machine, start: Any, stop: Any = None, step: Any = 1) -> Any:
     count = len(range(low, high, step))
     if count <= 0:
         raise ValueError("empty range for randrange()")
-    found = _below(vm, count)
+    value = _below(vm, count)
     if step != 1:
-        found = binary("*", found, step)
-    return binary("+", found, low) if low else found
+        value = binary("*", value, step)
+    return binary("+", value, low) if low else value
 
 
 def _randint(vm: Machine, low: Any, high: Any) -> Any:
@@ -249,7 +249,7 @@ def _bits(vm: Machine, k: Any) -> Any:
 
 
 def _uniform53(vm: Machine) -> Any:
-    return Lazy(vm.request(1 << 53)).then("*", 2.0**-53)
+    return Lazy(vm.request(1 << 53)).with_step("*", 2.0**-53)
 
 
 def _bytes(vm: Machine, length: Any = 32) -> Any:

@@ -1,7 +1,7 @@
 # ruff: noqa: SIM905 (lists of names)
 """Which of Python's own functions, types and methods are functions of their arguments alone.
 
-What would take one of them too long is refused here: no time limit stops it there.
+Calls that would take too long are refused here, since no time limit can interrupt them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ __all__ = [
     "refuse_large_call",
     "refuse_large_method",
     "refuse_large_operator",
-    "refuse_many",
     "why_refused",
 ]
 
@@ -160,13 +159,13 @@ _REWRITES = {
     "functools.cached_property": "compute it in __init__",
     "heapq.heappop": "keep a list sorted: bisect and insert",
     "heapq.heappush": "keep a list sorted: bisect and insert",
-    "itertools.combinations": "use loops in each other",
-    "itertools.permutations": "use loops in each other",
-    "itertools.product": "use loops in each other",
+    "itertools.combinations": "use nested loops",
+    "itertools.permutations": "use nested loops",
+    "itertools.product": "use nested loops",
     "operator.attrgetter": "use a lambda",
     "operator.itemgetter": "use a lambda",
 }
-"""What to write in place of some of Python's own classes and functions."""
+"""Replacements of some of Python's own classes and functions."""
 
 
 def why_refused(thing: Any) -> str:
@@ -175,7 +174,7 @@ def why_refused(thing: Any) -> str:
     module = getattr(thing, "__module__", None) or getattr(type(owner), "__module__", "") or ""
     name = getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None)
     name = name or type(thing).__qualname__
-    shown = name if module in {"builtins", ""} else f"{module}.{name}"
+    full_name = name if module in {"builtins", ""} else f"{module}.{name}"
     reason = _NAMES.get(name) if module in {"builtins", "_io", "io"} else None
     if reason is None:
         reason = _REASONS.get(module)
@@ -185,7 +184,7 @@ def why_refused(thing: Any) -> str:
         reason = _REASONS["numpy.random"]
     reason = reason or "not known to be a function of its arguments alone"
     rewrite = _REWRITES.get(f"{module.removeprefix('_')}.{name}")
-    return f"{shown}: {reason}" + (f"; {rewrite}" if rewrite else "")
+    return f"{full_name}: {reason}" + (f"; {rewrite}" if rewrite else "")
 
 
 _MOST_BITS = 1 << 22
@@ -218,7 +217,7 @@ def refuse_large_operator(op: str, left: Any, right: Any) -> None:
     """
     if op == "+" and not isinstance(left, Fraction):
         if isinstance(left, _WITH_ITEMS) and isinstance(right, (*_WITH_ITEMS, range)):
-            refuse_many("+", len(left) + _length(right))
+            _refuse_many("+", len(left) + _length(right))
         return
     if op == "%":
         if isinstance(left, (str, bytes)):
@@ -263,7 +262,7 @@ def refuse_large_call(function: Callable[..., Any], args: Sequence[Any]) -> None
     elif function in (math.gcd, math.lcm, Fraction):
         _refuse_divisors(name, args)
     elif (function is bytes and len(args) == 1) or (function is round and len(args) == 2):
-        refuse_many(name, abs(args[-1]) if isinstance(args[-1], int) else 0)
+        _refuse_many(name, abs(args[-1]) if isinstance(args[-1], int) else 0)
     elif function is format and len(args) == 2:
         _refuse_wide(name, args[1], ())
     elif function is sum and args and isinstance(args[0], (list, tuple)):
@@ -279,51 +278,51 @@ def refuse_large_method(owner: Any, name: str, args: Sequence[Any]) -> None:
     """
     _refuse_ranges(name, args)
     if name in _WIDE:
-        refuse_many(name, max((a for a in args if isinstance(a, int)), default=0))
+        _refuse_many(name, max((a for a in args if isinstance(a, int)), default=0))
     elif name == "extend" and args and isinstance(args[0], (*_WITH_ITEMS, range)):
-        refuse_many(name, len(owner) + _length(args[0]))
+        _refuse_many(name, len(owner) + _length(args[0]))
     elif isinstance(owner, range) and args and not isinstance(args[0], int):
         _refuse_ranges(name, [owner])
     elif isinstance(owner, (str, bytes)) and args:
         if name == "join" and isinstance(args[0], (list, tuple)):
-            refuse_many(name, _items(args[0]) + len(owner) * len(args[0]))
+            _refuse_many(name, _items(args[0]) + len(owner) * len(args[0]))
         elif name == "replace" and len(args) > 1 and isinstance(args[1], (str, bytes)):
-            refuse_many(name, (owner.count(args[0]) + 1) * len(args[1]))
+            _refuse_many(name, (owner.count(args[0]) + 1) * len(args[1]))
         elif name == "translate" and isinstance(args[0], dict):
-            refuse_many(name, len(owner) * _items(args[0].values()))
+            _refuse_many(name, len(owner) * _items(args[0].values()))
         elif name == "format":
             _refuse_wide(name, owner, args)
 
 
-def refuse_many(what: str, count: int) -> None:
+def _refuse_many(operation: str, count: int) -> None:
     """Refuse to make, or to go through, more than 2²⁴ items.
 
     Raises:
         RefusedProgramError: there are more.
     """
-    _refuse_if(count > _MOST_ITEMS, what, f"{count} items")
+    _refuse_if(count > _MOST_ITEMS, operation, f"{count} items")
 
 
-def _refuse_ranges(what: str, values: Iterable[Any]) -> None:
+def _refuse_ranges(operation: str, values: Iterable[Any]) -> None:
     for value in values:
         if isinstance(value, range):
-            refuse_many(what, _length(value))
+            _refuse_many(operation, _length(value))
 
 
-def _refuse_divisors(what: str, values: Iterable[Any]) -> None:
+def _refuse_divisors(operation: str, values: Iterable[Any]) -> None:
     """Refuse common divisors of long numbers: the time is a product of their lengths."""
     sizes = sorted(map(_bits, values))[-2:]
     large = len(sizes) == 2 and math.prod(sizes) > _MOST_WORK
-    _refuse_if(large, what, f"divisors of a number of {sizes[-1] if sizes else 0} bits")
+    _refuse_if(large, operation, f"divisors of a number of {sizes[-1] if sizes else 0} bits")
 
 
-def _refuse_wide(what: str, template: Any, values: Iterable[Any]) -> None:
+def _refuse_wide(operation: str, template: Any, values: Iterable[Any]) -> None:
     """Refuse a text with a width above 2²⁴: one in the template, or any number it is given."""
     text = template.decode("latin-1") if isinstance(template, bytes) else str(template)
     for digits in _NUMBER.findall(text):
-        _refuse_if(len(digits) > 8 or int(digits) > _MOST_ITEMS, what, f"a width of {digits}")
+        _refuse_if(len(digits) > 8 or int(digits) > _MOST_ITEMS, operation, f"a width of {digits}")
     if "*" in text or re.search(r"\{[^}]*\{", text):
-        refuse_many(what, max((abs(v) for v in values if isinstance(v, int)), default=0))
+        _refuse_many(operation, max((abs(v) for v in values if isinstance(v, int)), default=0))
 
 
 def _items(values: Iterable[Any]) -> int:
@@ -345,6 +344,8 @@ def _length(value: Any) -> int:
     return len(value)
 
 
-def _refuse_if(large: bool, what: str, size: str) -> None:
+def _refuse_if(large: bool, operation: str, size: str) -> None:
     if large:
-        raise RefusedProgramError(f"{what}: {size} in one operation, which no time limit can stop")
+        raise RefusedProgramError(
+            f"{operation}: {size} in one operation, which no time limit can stop"
+        )

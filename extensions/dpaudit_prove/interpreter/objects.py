@@ -1,4 +1,4 @@
-"""What the machine asks of a value and its class: Python code in it, iteration, plain form."""
+"""Questions about a value and its class: Python code in it, iteration, plain form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import lazy as lazies
 from dpaudit_prove.interpreter import prelude, values
-from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes, Symbol, settled
+from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes, Symbol, simplify
 from dpaudit_prove.interpreter.natives import PURE_TYPES
 from dpaudit_prove.interpreter.state import is_plain_class
 from dpaudit_prove.interpreter.values import (
@@ -33,7 +33,6 @@ from dpaudit_prove.interpreter.values import (
 
 __all__ = [
     "ATOMS",
-    "CONTAINERS",
     "NUMPY",
     "SEQUENCES",
     "advance",
@@ -49,13 +48,12 @@ __all__ = [
     "iterator_of",
     "key",
     "python_method",
-    "runs_no_python",
     "truth",
     "type_of",
 ]
 
 _OURS = {Lazy, LazyBytes, Symbol, Fraction} | {v for v in vars(values).values() if type(v) is type}
-_SHOWN_AS: dict[type, type] = {
+_VISIBLE_TYPES: dict[type, type] = {
     CoinSource: random.SystemRandom,
     LazyBytes: bytes,
     Closure: types.FunctionType,
@@ -70,7 +68,7 @@ _NO_PYTHON: dict[type, bool] = {}
 
 
 def class_attribute(cls: Any, name: str) -> Any:
-    """What the first class in the resolution order has by a name; UNBOUND if none has it."""
+    """The attribute of the first class in the resolution order; UNBOUND if none has it."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -79,8 +77,8 @@ def class_attribute(cls: Any, name: str) -> Any:
 
 def python_method(cls: type, name: str) -> types.FunctionType | None:
     """A method of a class that is written in Python; None if there is none."""
-    found = class_attribute(cls, name)
-    return found if isinstance(found, types.FunctionType) else None
+    member = class_attribute(cls, name)
+    return member if isinstance(member, types.FunctionType) else None
 
 
 def is_python_class(cls: type) -> bool:
@@ -93,22 +91,23 @@ def is_python_class(cls: type) -> bool:
     return known
 
 
-def runs_no_python(cls: type) -> bool:
+def _runs_no_python(cls: type) -> bool:
     """Whether one of Python's own classes, or one made of it, has no special method in Python."""
     known = _NO_PYTHON.get(cls)
     if known is None:
         known = _NO_PYTHON[cls] = type(cls) is type and all(
-            not name.startswith("__") or held.__module__.startswith(("collections", "namedtuple_"))
+            not name.startswith("__")
+            or member.__module__.startswith(("collections", "namedtuple_"))
             for base in cls.__mro__
-            for name, held in base.__dict__.items()
-            if isinstance(held, types.FunctionType)
+            for name, member in base.__dict__.items()
+            if isinstance(member, types.FunctionType)
         )
     return known
 
 
 def is_named_tuple(cls: type) -> bool:
     """Whether a class is a tuple with names, and runs no Python code where a tuple runs none."""
-    return issubclass(cls, tuple) and hasattr(cls, "_fields") and runs_no_python(cls)
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and _runs_no_python(cls)
 
 
 def has_own_replace(cls: type) -> bool:
@@ -125,9 +124,9 @@ def compared_fields(cls: type, name: str) -> tuple[str, ...] | None:
     """
     for base in cls.__mro__:
         if name in base.__dict__:
-            held = base.__dict__.get("__dataclass_fields__", {}).values()
-            fields = tuple(f.name for f in held if f.compare)
-            if not held:
+            members = base.__dict__.get("__dataclass_fields__", {}).values()
+            fields = tuple(f.name for f in members if f.compare)
+            if not members:
                 return None
             written = getattr(dataclasses.make_dataclass("Same", fields, order=True), name)
             return fields if _bytecode(written) == _bytecode(base.__dict__[name]) else None
@@ -154,13 +153,13 @@ def type_of(value: Any) -> type:
     if kind is Token:
         raise RefusedProgramError("the type of a value that was hidden")
     if kind is Lazy:
-        simple = settled(value)
+        simple = simplify(value)
         return type(simple.ends()[0]) if isinstance(simple, Lazy) else type(simple)
-    return _SHOWN_AS.get(kind, kind)
+    return _VISIBLE_TYPES.get(kind, kind)
 
 
 ATOMS = frozenset({int, float, bool, Fraction, str, bytes, type(None), complex})
-CONTAINERS = frozenset({list, tuple, dict, set, frozenset, range})
+_CONTAINERS = frozenset({list, tuple, dict, set, frozenset, range})
 NUMPY = (np.number, np.bool_)
 _TRUE = frozenset(
     {
@@ -180,7 +179,7 @@ def truth(value: Any) -> bool:
     kind = type(value)
     if kind is Lazy:
         return lazies.truth(value)
-    if kind in ATOMS or kind in CONTAINERS or isinstance(value, NUMPY):
+    if kind in ATOMS or kind in _CONTAINERS or isinstance(value, NUMPY):
         return bool(value)
     if kind in _TRUE or isinstance(value, type) or value is NotImplemented or value is ...:
         return True
@@ -205,7 +204,7 @@ def concrete(value: Any, *, sets: bool = False) -> Any:
     if kind is Lazy:
         return lazies.force(value)
     if kind is View:
-        return concrete(value.now())
+        return concrete(value.current_items())
     if kind in (list, tuple, dict):
         return _concrete_items(value)
     if kind in (set, frozenset) and len(value) > 1 and not sets:
@@ -218,11 +217,11 @@ def concrete(value: Any, *, sets: bool = False) -> Any:
         return value
     if value is ... or value is NotImplemented:
         return value
-    if isinstance(value, (BaseException, tuple)) and runs_no_python(kind):
+    if isinstance(value, (BaseException, tuple)) and _runs_no_python(kind):
         return value
     if kind is Token:
-        raise RefusedProgramError("a returned value is read again after it was made")
-    raise RefusedProgramError(f"a {kind.__name__} is given to one of Python's own functions")
+        raise RefusedProgramError("a finished value is read again")
+    raise RefusedProgramError(f"a {kind.__name__} is passed to one of Python's own functions")
 
 
 def _concrete_items(value: Any) -> Any:
@@ -253,7 +252,7 @@ def is_simple(args: list[Any]) -> bool:
             continue
         if kind not in (list, tuple, dict, View):
             return False
-        if not is_simple(value.now() if kind is View else list(value)):
+        if not is_simple(value.current_items() if kind is View else list(value)):
             return False
     return True
 
@@ -295,7 +294,7 @@ def advance(iterator: SequenceIterator) -> Any:
             if len(sequence.keys) != len(sequence.owner):
                 raise RuntimeError("dictionary changed size during iteration")
             raise RefusedProgramError("a dict changes its keys while it is iterated over")
-        sequence = sequence.now()
+        sequence = sequence.current_items()
     if index >= (sequence.length if kind is LazyBytes else len(sequence)):
         iterator.sequence, iterator.index = (), 0
         return UNBOUND

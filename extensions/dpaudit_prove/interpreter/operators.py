@@ -129,7 +129,7 @@ def inplace(vm: Machine, op: str, left: Any, right: Any) -> Any:
             if type(right) not in (*_WITH_ITEMS, range):
                 raise RefusedProgramError("list += an iterator: make it a list first")
             refuse_large_operator(op, left, right)
-            left.extend([vm.stored(v) for v in right])
+            left.extend([vm.store_value(v) for v in right])
             return left
         change = _INPLACE.get((op, kind))
         if change is None or type(right) is not kind:
@@ -144,7 +144,7 @@ def unary(vm: Machine, op: str, value: Any) -> Any:
     """A sign or ~ of a value, as `binary`."""
     if type(value) is Lazy:
         if op == "neg":
-            return value.then("*", -1)
+            return value.with_step("*", -1)
         return value if op == "pos" else lazies.binary("-", -1, value)
     if not is_python_class(type(value)):
         return _UNARY[op](concrete(value))
@@ -165,10 +165,10 @@ def compare(vm: Machine, op: str, left: Any, right: Any) -> Any:
         if kind is Lazy or other is Lazy:
             return lazies.compare(op, left, right)
         if is_python_class(kind) or is_python_class(other):
-            found = _compare_fields(op, left, right)
-            if found is UNBOUND:
+            answer = _compare_fields(op, left, right)
+            if answer is UNBOUND:
                 _compare_by_method(vm, op, left, right)
-            return found
+            return answer
         if isinstance(left, _FUNCTIONS) or isinstance(right, _FUNCTIONS):
             if op in {"==", "!="}:
                 return (left is right) == (op == "==")
@@ -178,9 +178,9 @@ def compare(vm: Machine, op: str, left: Any, right: Any) -> Any:
         return COMPARISONS[op](concrete(left, sets=True), concrete(right, sets=True))
     if op in {"is", "is not"}:
         return _identical(left, right) == (op == "is")
-    found = _contains(left, right)
-    if found is not UNBOUND:
-        return found == (op == "in")
+    answer = _contains(left, right)
+    if answer is not UNBOUND:
+        return answer == (op == "in")
     del vm.frames[-1].stack[-2:]
     method = python_method(other, "__contains__")
     invoke(vm, method, [right, left], {}, ("push",) if op == "in" else ("not",))
@@ -188,7 +188,7 @@ def compare(vm: Machine, op: str, left: Any, right: Any) -> Any:
 
 
 def _compare_fields(op: str, left: Any, right: Any) -> Any:
-    """What the comparison that `dataclass` wrote gives, that of the fields' tuples; or UNBOUND."""
+    """The result of a comparison that `dataclass` wrote, of the fields' tuples; or UNBOUND."""
     kind = type(left)
     if type(right) is not kind or not is_python_class(kind):
         return UNBOUND
@@ -270,13 +270,13 @@ def load_item(vm: Machine, frame: Frame, _: Any) -> None:
 
 
 def _item_method(
-    vm: Machine, frame: Frame, name: str, count: int, what: str, mode: tuple[str]
+    vm: Machine, frame: Frame, name: str, count: int, refusal: str, mode: tuple[str]
 ) -> None:
     """Call a method of the program's for an item, with the `count` values on top."""
     *value, container, index = frame.stack[-count:]
     method = python_method(type(container), name)
     if not method:
-        raise RefusedProgramError(what.format(type(container).__name__))
+        raise RefusedProgramError(refusal.format(type(container).__name__))
     del frame.stack[-count:]
     invoke(vm, method, [container, index, *value], {}, mode)
 
@@ -290,8 +290,8 @@ def store_item(vm: Machine, frame: Frame, _: Any) -> None:
     vm.check_own(container, "an item's assignment")
     where = key(index)
     if type(where) is slice and type(value) not in (list, tuple):
-        raise RefusedProgramError("a slice is assigned something else than a list")
-    container[where] = vm.stored(value)
+        raise RefusedProgramError("a slice is assigned something other than a list")
+    container[where] = vm.store_value(value)
     del frame.stack[-3:]
 
 

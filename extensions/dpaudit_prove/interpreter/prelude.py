@@ -140,17 +140,17 @@ def order(scores: Any, reverse: Any) -> Any:
 
 def sort(items: Any, *, key: Any = None, reverse: Any = False) -> None:
     """list.sort with a key: the list is empty meanwhile, and as it was if a key raises."""
-    held = items[:]
+    originals = items[:]
     items.clear()
     scores = []
     try:
-        for item in held:
+        for item in originals:
             scores.append(key(item))  # noqa: PERF401
     finally:
         touched = len(items)
         items.clear()
-        items.extend(held)
-    ordered = [held[i] for i in order_or_refuse(scores, reverse)]
+        items.extend(originals)
+    ordered = [originals[i] for i in order_or_refuse(scores, reverse)]
     items.clear()
     items.extend(ordered)
     if touched:

@@ -19,8 +19,8 @@ __all__ = ["Sources"]
 class Sources:
     """The source files of a program, each read once.
 
-    A function is only interpreted if compiling its file gives the very bytecode that Python runs:
-    a file that was edited after it was imported, or a function that was patched, is refused.
+    A function is only interpreted if compiling its file gives exactly the bytecode that Python
+    runs: a file that was edited after it was imported, or a function that was patched, is refused.
     """
 
     def __init__(self) -> None:
@@ -28,16 +28,16 @@ class Sources:
         self.texts: dict[str, str] = {}
         self.codes: dict[types.CodeType, Code] = {}
         self.by_id: dict[int, Code] = {}
-        self.kept: list[Any] = []
+        self.references: list[Any] = []
 
     def code_of(self, function: types.FunctionType) -> Code:
         known = self.by_id.get(id(function.__code__))
         if known is not None:
             return known
-        found = self._compile(function)
-        self.by_id[id(function.__code__)] = found
-        self.kept.append(function.__code__)
-        return found
+        code = self._compile(function)
+        self.by_id[id(function.__code__)] = code
+        self.references.append(function.__code__)
+        return code
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every file of which a function was interpreted, by its name."""
@@ -49,9 +49,9 @@ class Sources:
         code = function.__code__
         filename = code.co_filename
         nodes, compiled = self._file(filename, function)
-        if not any(_alike(c, code) for c in compiled):
+        if not any(_same_code(c, code) for c in compiled):
             raise RefusedProgramError(
-                f"{_name(function)}: what Python runs is not what {filename} says; "
+                f"{_name(function)}: the running bytecode differs from {filename}; "
                 "import the file again, and do not patch the function"
             )
         candidates = nodes.get((code.co_name, code.co_firstlineno), [])
@@ -89,7 +89,7 @@ def _name(function: Any) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def _collect(node: ast.AST, owner: str | None, found: dict[tuple[str, int], list[Any]]) -> None:
+def _collect(node: ast.AST, owner: str | None, nodes: dict[tuple[str, int], list[Any]]) -> None:
     for child in ast.iter_child_nodes(node):
         inside = owner
         if isinstance(child, ast.ClassDef):
@@ -98,16 +98,16 @@ def _collect(node: ast.AST, owner: str | None, found: dict[tuple[str, int], list
             decorators = getattr(child, "decorator_list", [])
             first = min([child.lineno, *[d.lineno for d in decorators]])
             key = (getattr(child, "name", "<lambda>"), first)
-            found.setdefault(key, []).append((child, owner))
-        _collect(child, inside, found)
+            nodes.setdefault(key, []).append((child, owner))
+        _collect(child, inside, nodes)
 
 
 def _all_codes(code: types.CodeType) -> list[types.CodeType]:
-    found = [code]
+    codes = [code]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found += _all_codes(constant)
-    return found
+            codes += _all_codes(constant)
+    return codes
 
 
 _SAME = (
@@ -116,24 +116,24 @@ _SAME = (
 )  # fmt: skip
 
 
-def _alike(one: types.CodeType, other: types.CodeType) -> bool:
+def _same_code(one: types.CodeType, other: types.CodeType) -> bool:
     if any(getattr(one, name) != getattr(other, name) for name in _SAME):
         return False
     if len(one.co_consts) != len(other.co_consts):
         return False
     for a, b in zip(one.co_consts, other.co_consts, strict=True):
         if isinstance(a, types.CodeType) and isinstance(b, types.CodeType):
-            if not _alike(a, b):
+            if not _same_code(a, b):
                 return False
-        elif _written(a) != _written(b):
+        elif _constant_text(a) != _constant_text(b):
             return False
     return True
 
 
-def _written(constant: Any) -> str:
+def _constant_text(constant: Any) -> str:
     """A constant of code as text; sets are sorted, as their order hangs on hashes and history."""
     if isinstance(constant, tuple):
-        return f"({', '.join(map(_written, constant))})"
+        return f"({', '.join(map(_constant_text, constant))})"
     if isinstance(constant, frozenset):
-        return f"{{{', '.join(sorted(map(_written, constant)))}}}"
+        return f"{{{', '.join(sorted(map(_constant_text, constant)))}}}"
     return f"{type(constant).__name__} {constant!r}"

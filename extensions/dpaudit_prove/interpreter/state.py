@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes, Symbol, settled
+from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes, Symbol, simplify
 from dpaudit_prove.interpreter.values import (
     UNBOUND,
     Bound,
@@ -66,11 +66,11 @@ class Pins:
         self.foreign: dict[int, Any] = {}
 
     def number(self, thing: Any) -> int:
-        found = self.numbers.get(id(thing))
-        if found is None:
-            found = self.numbers[id(thing)] = len(self.objects)
+        index = self.numbers.get(id(thing))
+        if index is None:
+            index = self.numbers[id(thing)] = len(self.objects)
             self.objects.append(thing)
-        return found
+        return index
 
     def adopt(self, thing: Any) -> Any:
         """Note that a value, and all that it leads to, is from outside; returns it."""
@@ -121,7 +121,7 @@ _RECORD_TYPES = {kind.__name__: kind for kind in _RECORDS}
 class _Freezer:
     def __init__(self, pins: Pins) -> None:
         self.pins = pins
-        self.seen: dict[int, int] = {}
+        self.indices: dict[int, int] = {}
         self.registers: list[Symbol] = []
 
     def freeze(self, value: Any) -> Form:
@@ -137,10 +137,10 @@ class _Freezer:
         if isinstance(value, tuple):  # a named tuple
             return ("T+", self.pins.number(kind), self.each(value))
         method = _FREEZE_ONCE.get(kind) or _family(value)
-        known = self.seen.get(id(value))
+        known = self.indices.get(id(value))
         if known is not None:
             return ("R", known)
-        self.seen[id(value)] = len(self.seen)
+        self.indices[id(value)] = len(self.indices)
         return method(self, value)
 
     def record(self, value: Any) -> Form:
@@ -159,8 +159,8 @@ class _Freezer:
 
     def instance(self, value: Any) -> Form:
         slots = [name for name in _slots_of(type(value)) if hasattr(value, name)]
-        held = getattr(value, "__dict__", {}) | {name: getattr(value, name) for name in slots}
-        return ("O", self.pins.number(type(value)), self.named(held))
+        members = getattr(value, "__dict__", {}) | {name: getattr(value, name) for name in slots}
+        return ("O", self.pins.number(type(value)), self.named(members))
 
     def symbol(self, symbol: Symbol) -> Form:
         if symbol.parts is None:
@@ -169,7 +169,7 @@ class _Freezer:
         return ("SP", self.each(symbol.parts), symbol.swapped)
 
     def lazy(self, value: Lazy) -> Form:
-        simple = settled(value)
+        simple = simplify(value)
         if not isinstance(simple, Lazy):
             return self.freeze(simple)
         steps = tuple([(name, self.freeze(c)) for name, c in simple.steps])
@@ -190,7 +190,7 @@ class _Freezer:
             self.each(frame.stack),
             self.each(frame.cells),
             tuple(frame.blocks),
-            self.each(frame.deliver),
+            self.each(frame.mode),
             self.pins.number(frame.names),
             None if frame.generator is None else self.freeze(frame.generator),
         )
@@ -226,11 +226,11 @@ def _family(value: Any) -> Callable[[_Freezer, Any], Form]:
 
 
 def _slots_of(kind: type) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for cls in kind.__mro__:
         slots = cls.__dict__.get("__slots__", ())
-        found += [slots] if isinstance(slots, str) else list(slots)
-    return [name for name in found if name not in {"__dict__", "__weakref__"}]
+        names += [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in names if name not in {"__dict__", "__weakref__"}]
 
 
 def is_plain_class(kind: type) -> bool:
@@ -266,7 +266,7 @@ _FREEZE_ONCE: dict[type, Callable[[_Freezer, Any], Form]] = {
     Cell: lambda f, v: ("C", f.freeze(v.value)),
     SequenceIterator: lambda f, v: ("I", f.freeze(v.sequence), v.index),
 }
-"""What is told apart by identity, and so frozen where it is met first; objects are so too."""
+"""Types compared by identity, so frozen where they are met first; objects are too."""
 
 
 def freeze(frames: list[Frame], pins: Pins) -> tuple[Form, list[Symbol]]:
@@ -279,7 +279,7 @@ def freeze(frames: list[Frame], pins: Pins) -> tuple[Form, list[Symbol]]:
 class _Thawer:
     def __init__(self, pins: Pins) -> None:
         self.objects = pins.objects
-        self.seen: list[Any] = []
+        self.things: list[Any] = []
         self.registers: list[Symbol] = []
 
     def thaw(self, form: Any) -> Any:
@@ -296,55 +296,53 @@ class _Thawer:
             yield self.thaw(name), self.thaw(value)
 
     def keep(self, thing: Any) -> Any:
-        self.seen.append(thing)
+        self.things.append(thing)
         return thing
 
     def instance(self, form: Any) -> Any:
-        made = self.keep(object.__new__(self.objects[form[1]]))
+        thing = self.keep(object.__new__(self.objects[form[1]]))
         for name, value in self.named(form[2]):
-            object.__setattr__(made, name, value)
-        return made
+            object.__setattr__(thing, name, value)
+        return thing
 
     def exception(self, form: Any) -> Any:
         cls = self.objects[form[1]]
-        made = self.keep(cls.__new__(cls))
-        made.args = tuple(self.each(form[2]))
-        made.__dict__.update(self.named(form[3]))
-        return made
+        error = self.keep(cls.__new__(cls))
+        error.args = tuple(self.each(form[2]))
+        error.__dict__.update(self.named(form[3]))
+        return error
 
     def items(self, form: Any) -> Any:
-        made: list[Any] = self.keep([])
-        made.extend(self.each(form[1]))
-        return made
+        members: list[Any] = self.keep([])
+        members.extend(self.each(form[1]))
+        return members
 
     def dictionary(self, form: Any) -> Any:
-        made: dict[Any, Any] = self.keep({})
-        made.update(self.named(form[1]))
-        return made
+        mapping: dict[Any, Any] = self.keep({})
+        mapping.update(self.named(form[1]))
+        return mapping
 
     def set(self, form: Any) -> Any:
-        at = len(self.seen)
-        self.seen.append(None)
-        made: Any = {self.thaw(f) for f in form[1]}
-        self.seen[at] = made = made if form[0] == "s" else frozenset(made)
-        return made
+        at = len(self.things)
+        self.things.append(None)
+        members: Any = {self.thaw(f) for f in form[1]}
+        self.things[at] = members = members if form[0] == "s" else frozenset(members)
+        return members
 
     def symbol(self, form: Any) -> Symbol:
-        made = Symbol(form[1], form[2], ("register", len(self.registers)))
-        made.swapped = form[3]
-        self.registers.append(made)
-        self.seen.append(made)
-        return made
+        register: Symbol = self.keep(Symbol(form[1], form[2], ("register", len(self.registers))))
+        register.swapped = form[3]
+        self.registers.append(register)
+        return register
 
     def divided(self, form: Any) -> Symbol:
-        made = Symbol(0, 0, ("parts",))
-        self.seen.append(made)
+        thing: Symbol = self.keep(Symbol(0, 0, ("parts",)))
         m, quotient, rest = self.each(form[1])
-        made.parts, made.swapped = (m, quotient, rest), form[2]
-        return made
+        thing.parts, thing.swapped = (m, quotient, rest), form[2]
+        return thing
 
     def frame(self, form: Any) -> Frame:
-        _, code, pc, variables, stack, cells, blocks, deliver, names, generator = form
+        _, code, pc, variables, stack, cells, blocks, mode, names, generator = form
         frame = Frame.__new__(Frame)
         frame.code, frame.names = self.objects[code], self.objects[names]
         frame.pc = pc
@@ -352,40 +350,42 @@ class _Thawer:
         frame.stack = self.each(stack)
         frame.cells = self.each(cells)
         frame.blocks = list(blocks)
-        frame.deliver = tuple(self.each(deliver))
+        frame.mode = tuple(self.each(mode))
         frame.generator = None if generator is None else self.thaw(generator)
         if frame.generator is not None:
             frame.generator.frame = frame
         return frame
 
     def generator(self, form: Any) -> Generator:
-        made: Generator = self.keep(Generator(None))
-        made.started = form[2]
+        thing: Generator = self.keep(Generator(None))
+        thing.started = form[2]
         if form[1] is not None:
-            made.frame = self.frame(form[1])
-        return made
+            thing.frame = self.frame(form[1])
+        return thing
 
     def cell(self, form: Any) -> Cell:
-        made: Cell = self.keep(Cell())
-        made.value = self.thaw(form[1])
-        return made
+        thing: Cell = self.keep(Cell())
+        thing.value = self.thaw(form[1])
+        return thing
 
     def closure(self, form: Any) -> Closure:
-        made: Closure = self.keep(Closure(self.objects[form[1]], self.objects[form[2]], (), {}, []))
-        made.defaults = tuple(self.each(form[3]))
-        made.keyword_defaults = dict(self.named(form[4]))
-        made.cells = self.each(form[5])
-        return made
+        thing: Closure = self.keep(
+            Closure(self.objects[form[1]], self.objects[form[2]], (), {}, [])
+        )
+        thing.defaults = tuple(self.each(form[3]))
+        thing.keyword_defaults = dict(self.named(form[4]))
+        thing.cells = self.each(form[5])
+        return thing
 
     def iterator(self, form: Any) -> SequenceIterator:
-        made: SequenceIterator = self.keep(SequenceIterator(None, form[2]))
-        made.sequence = self.thaw(form[1])
-        return made
+        thing: SequenceIterator = self.keep(SequenceIterator(None, form[2]))
+        thing.sequence = self.thaw(form[1])
+        return thing
 
 
 _THAW: dict[str, Callable[[_Thawer, Any], Any]] = {
     "P": lambda t, f: t.objects[f[1]],
-    "R": lambda t, f: t.seen[f[1]],
+    "R": lambda t, f: t.things[f[1]],
     "N": lambda _, f: np.frombuffer(f[2], dtype=f[1])[0],
     "b": lambda _, f: f[1] == 1,
     "f": lambda _, f: float.fromhex(f[1]),

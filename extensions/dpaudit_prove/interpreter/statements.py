@@ -48,7 +48,7 @@ def _function_code(out: Emitter, node: ast.FunctionDef) -> Code:
     _body(out, node.body)
     value(out, None)
     out.emit("RETURN")
-    return out.finished()
+    return out.assemble()
 
 
 def _function_def(out: Emitter, node: ast.FunctionDef) -> None:
@@ -109,9 +109,9 @@ def _if(out: Emitter, node: ast.If) -> None:
 
 
 def _match(out: Emitter, node: ast.Match) -> None:
-    end, subject = out.label(), out.hidden_slot()
+    end = out.label()
     expr(out, node.subject)
-    out.emit("STORE_FAST", subject)
+    subject = out.stash()
     for case in node.cases:
         out.line = case.pattern.lineno
         other = out.label()
@@ -133,7 +133,7 @@ def _while(out: Emitter, node: ast.While) -> None:
     if not (isinstance(node.test, ast.Constant) and node.test.value):
         expr(out, node.test)
         out.emit("JIF", other)
-    _repeated(out, ("while", (top, end)), node.body)
+    _loop_body(out, ("while", (top, end)), node.body)
     out.place(other)
     _body(out, node.orelse)
     out.place(end)
@@ -145,16 +145,16 @@ def _for(out: Emitter, node: ast.For) -> None:
     out.emit("GET_ITER")
     with loop(out) as top:
         assign(out, node.target)
-        _repeated(out, ("for", (top, end)), node.body)
+        _loop_body(out, ("for", (top, end)), node.body)
     _body(out, node.orelse)
     out.place(end)
 
 
-def _repeated(out: Emitter, block: tuple[str, tuple[int, int]], body: list[ast.stmt]) -> None:
+def _loop_body(out: Emitter, block: tuple[str, tuple[int, int]], body: list[ast.stmt]) -> None:
     """The body of a loop, with the labels of its begin and of what follows it."""
-    out.unwind.append(block)
+    out.open_blocks.append(block)
     _body(out, body)
-    out.unwind.pop()
+    out.open_blocks.pop()
     out.emit("JUMP", block[1][0])
 
 
@@ -171,15 +171,15 @@ def _continue(out: Emitter, _: ast.Continue) -> None:
 
 def _return(out: Emitter, node: ast.Return) -> None:
     value(out, node.value)
-    _leave(out, len(out.unwind), returns=True)
+    _leave(out, len(out.open_blocks), returns=True)
     out.emit("RETURN")
 
 
 def _leave_to_loop(out: Emitter) -> tuple[str, Any]:
-    kinds = [kind for kind, _ in reversed(out.unwind)]
+    kinds = [kind for kind, _ in reversed(out.open_blocks)]
     depth = min(kinds.index(kind) for kind in ("for", "while") if kind in kinds)
     _leave(out, depth)
-    return out.unwind[-1 - depth]
+    return out.open_blocks[-1 - depth]
 
 
 def _leave(out: Emitter, count: int, *, returns: bool = False) -> None:
@@ -187,16 +187,14 @@ def _leave(out: Emitter, count: int, *, returns: bool = False) -> None:
 
     With `returns` the value on top is kept.
     """
-    saved, saved_handlers = list(out.unwind), list(out.handlers)
+    saved, saved_handlers = list(out.open_blocks), list(out.handlers)
     for kind, data in reversed(saved[len(saved) - count :]):
-        out.unwind.pop()
+        out.open_blocks.pop()
         if kind in {"try", "finally", "with"}:
             out.emit("POP_BLOCK")
             out.handlers.pop()
         if kind == "finally":
-            slot = out.hidden_slot()
-            if returns:
-                out.emit("STORE_FAST", slot)
+            slot = out.stash() if returns else None
             _body(out, data)
             if returns:
                 out.emit("LOAD_FAST", slot)
@@ -206,7 +204,7 @@ def _leave(out: Emitter, count: int, *, returns: bool = False) -> None:
             if returns:
                 out.emit("ROT2")
             out.emit("POP")
-    out.unwind, out.handlers = saved, saved_handlers
+    out.open_blocks, out.handlers = saved, saved_handlers
 
 
 def _exit_call(out: Emitter, slot: int) -> None:
@@ -239,11 +237,10 @@ def _aug_assign(out: Emitter, node: ast.AugAssign) -> None:
         out.emit("ROT2")
         out.attribute("STORE_ATTR", target.attr)
     else:
-        container, index = out.hidden_slot(), out.hidden_slot()
         expr(out, target.value)
-        out.emit("STORE_FAST", container)
+        container = out.stash()
         expr(out, target.slice)
-        out.emit("STORE_FAST", index)
+        index = out.stash()
         out.emit("LOAD_FAST", container)
         out.emit("LOAD_FAST", index)
         out.emit("LOAD_SUB")
@@ -267,7 +264,7 @@ def _delete(out: Emitter, node: ast.Delete) -> None:
 
 def _raise(out: Emitter, node: ast.Raise) -> None:
     if node.exc is None:
-        caught = [data for kind, data in out.unwind if kind == "caught"]
+        caught = [data for kind, data in out.open_blocks if kind == "caught"]
         if not caught:
             out.refuse("a bare raise outside an except clause")
             return
@@ -303,7 +300,7 @@ def _try(out: Emitter, node: ast.Try) -> None:
 
 def _with_finally(out: Emitter, node: ast.Try) -> None:
     failed, end = out.label(), out.label()
-    with _guarded(out, failed, ("finally", node.finalbody)):
+    with _guard(out, failed, ("finally", node.finalbody)):
         if node.handlers:
             _with_handlers(out, node)
         else:
@@ -311,43 +308,42 @@ def _with_finally(out: Emitter, node: ast.Try) -> None:
             _body(out, node.orelse)
     _body(out, node.finalbody)
     out.emit("JUMP", end)
-    with _caught(out, failed):
+    with _exception_slot(out, failed):
         _body(out, node.finalbody)
     out.place(end)
 
 
 @contextmanager
-def _guarded(out: Emitter, failed: int, block: tuple[str, Any]) -> Iterator[None]:
-    """What is emitted inside goes to `failed` on an exception; `block` unwinds it."""
+def _guard(out: Emitter, failed: int, block: tuple[str, Any]) -> Iterator[None]:
+    """Emit code that goes to `failed` on an exception; `block` unwinds it."""
     out.emit("SETUP", failed)
     out.handlers.append(failed)
-    out.unwind.append(block)
+    out.open_blocks.append(block)
     yield
-    out.unwind.pop()
+    out.open_blocks.pop()
     out.emit("POP_BLOCK")
     out.handlers.pop()
 
 
 @contextmanager
-def _caught(out: Emitter, failed: int) -> Iterator[int]:
+def _exception_slot(out: Emitter, failed: int) -> Iterator[int]:
     """At `failed`, with the exception in a slot; raised again after what is emitted inside."""
     out.place(failed)
-    slot = out.hidden_slot()
-    out.emit("STORE_FAST", slot)
-    out.unwind.append(("caught", slot))
+    slot = out.stash()
+    out.open_blocks.append(("caught", slot))
     yield slot
-    out.unwind.pop()
+    out.open_blocks.pop()
     out.emit("LOAD_FAST", slot)
     out.emit("RAISE")
 
 
 def _with_handlers(out: Emitter, node: ast.Try) -> None:
     failed, end = out.label(), out.label()
-    with _guarded(out, failed, ("try", None)):
+    with _guard(out, failed, ("try", None)):
         _body(out, node.body)
     _body(out, node.orelse)
     out.emit("JUMP", end)
-    with _caught(out, failed) as slot:
+    with _exception_slot(out, failed) as slot:
         _each_handler(out, node, slot, end)
     out.place(end)
 
@@ -382,14 +378,13 @@ def _with_items(out: Emitter, items: list[ast.withitem], body: list[ast.stmt]) -
         _body(out, body)
         return
     failed, end, swallowed = out.label(), out.label(), out.label()
-    slot = out.hidden_slot()
     expr(out, items[0].context_expr)
     out.emit("DUP")
     out.emit("LOAD_ATTR", "__exit__")
-    out.emit("STORE_FAST", slot)
+    slot = out.stash()
     out.emit("LOAD_ATTR", "__enter__")
     out.emit("CALL", (0, ()))
-    with _guarded(out, failed, ("with", slot)):
+    with _guard(out, failed, ("with", slot)):
         if items[0].optional_vars is None:
             out.emit("POP")
         else:
@@ -398,8 +393,7 @@ def _with_items(out: Emitter, items: list[ast.withitem], body: list[ast.stmt]) -
     _exit_call(out, slot)
     out.emit("JUMP", end)
     out.place(failed)
-    caught = out.hidden_slot()
-    out.emit("STORE_FAST", caught)
+    caught = out.stash()
     out.emit("LOAD_FAST", slot)
     out.emit("LOAD_FAST", caught)
     out.emit("EXC_TYPE")

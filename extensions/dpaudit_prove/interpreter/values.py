@@ -1,4 +1,4 @@
-"""What an interpreted program's variables can hold beside Python's own values."""
+"""Values of an interpreted program's variables, besides Python's own."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ class View:
         self.owner, self.kind = owner, kind
         self.keys = tuple(owner) if keys is None else keys
 
-    def now(self) -> list[Any]:
-        """What it shows now."""
+    def current_items(self) -> list[Any]:
+        """The items that it has now."""
         return list(getattr(self.owner, self.kind)())
 
     def unchanged(self) -> bool:
@@ -141,9 +141,9 @@ class Token:
 
 
 class Frame:
-    """An activation: instruction, variables, stack and handlers; `deliver` says who waits for it.
+    """An activation: instruction, variables, stack and handlers; `mode` says who waits for it.
 
-    `deliver` is ("push",), ("init", object), ("operator", name, left, right), ("not",), ("drop",),
+    `mode` is ("push",), ("init", object), ("operator", name, left, right), ("not",), ("drop",),
     or of a generator ("for", label) and ("next", default or UNBOUND).
     """
 
@@ -151,9 +151,9 @@ class Frame:
         "blocks",
         "cells",
         "code",
-        "deliver",
         "generator",
         "locals",
+        "mode",
         "names",
         "pc",
         "stack",
@@ -166,7 +166,7 @@ class Frame:
         self.cells: list[Any] = []
         self.stack: list[Any] = []
         self.blocks: list[tuple[int, int]] = []
-        self.deliver: tuple[Any, ...] = ("push",)
+        self.mode: tuple[Any, ...] = ("push",)
         self.generator: Generator | None = None
 
 

@@ -1,1 +1,1 @@
-"""What an exact law shows: distances to claims, privacy, the coins behind each value."""
+"""Verdicts from exact laws: distances to claims, privacy, the coins behind each value."""

@@ -1,4 +1,4 @@
-"""What a program's output is claimed to follow, with every probability between two rationals.
+"""Claimed laws of a program's output, with every probability between two rationals.
 
 Families: ``discrete-gaussian:sigma=`` (or ``variance=``), ``discrete-laplace:scale=``,
 ``geometric:p=`` (or ``rate=``), ``bernoulli:p=`` (or ``rate=``), ``randomized-response:epsilon=``
@@ -71,7 +71,7 @@ class ClaimedLaw:
             options = _Options(name, rest)
             dim = options.whole("dim", default=1, low=1, high=_LARGEST_DIMENSION)
             one = family.law(options)
-            options.all_used()
+            options.refuse_unused()
         except MissingExtraError:
             raise
         except UsageError as error:
@@ -119,10 +119,10 @@ class _Options:
 
     def either(self, first: str, second: str) -> str:
         """Which of two options is given; exactly one must be."""
-        given = [name for name in (first, second) if name in self._left]
-        if len(given) != 1:
+        present = [name for name in (first, second) if name in self._left]
+        if len(present) != 1:
             raise UsageError(f"claim={self._family}: give {first}=… or {second}=…, and one only")
-        return given[0]
+        return present[0]
 
     def number(self, name: str, *, above: int | None = None, high: int | None = None) -> Fraction:
         return _number(name, self._take(name), above=above, high=high)
@@ -142,7 +142,7 @@ class _Options:
             )
         return int(value)
 
-    def all_used(self) -> None:
+    def refuse_unused(self) -> None:
         if self._left:
             option = next(iter(self._left))
             raise UnknownNameError(f"claim: {self._family} has no option {shown(option)}")
@@ -171,11 +171,11 @@ def _integer(output: Hashable) -> int | None:
     return None
 
 
-def _exactly(value: Fraction) -> Bounds:
+def _point(value: Fraction) -> Bounds:
     return Bounds(value, value)
 
 
-def _on_integers(of: Callable[[int], Bounds]) -> Probability:
+def _integer_law(of: Callable[[int], Bounds]) -> Probability:
     """A law on integers."""
 
     def probability(output: Hashable) -> Bounds:
@@ -185,19 +185,19 @@ def _on_integers(of: Callable[[int], Bounds]) -> Probability:
     return probability
 
 
-def _listed(masses: Mapping[int, Bounds]) -> Probability:
+def _finite_law(masses: Mapping[int, Bounds]) -> Probability:
     """A law on finitely many integers."""
-    return _on_integers(lambda k: masses.get(k, _ZERO))
+    return _integer_law(lambda k: masses.get(k, _ZERO))
 
 
-def _enclosed(of: Callable[[Any, int], Any]) -> Probability:
+def _ball_law(of: Callable[[Any, int], Any]) -> Probability:
     """A law on integers whose probabilities are balls: of the module ``flint``, and the integer."""
 
     def bounds(k: int) -> Bounds:
         with precision() as module:
             return bounds_of(of(module, k))
 
-    return _on_integers(bounds)
+    return _integer_law(bounds)
 
 
 def _discrete_gaussian(options: _Options) -> Probability:
@@ -213,8 +213,8 @@ def _discrete_gaussian(options: _Options) -> Probability:
     def normaliser() -> Bounds:
         return _gaussian_sum(half)
 
-    return _enclosed(
-        lambda module, k: ball(module, -half * k * k).exp() / _around(module, normaliser())
+    return _ball_law(
+        lambda module, k: ball(module, -half * k * k).exp() / _hull(module, normaliser())
     )
 
 
@@ -237,7 +237,7 @@ def _gaussian_sum(half: Fraction) -> Bounds:
         return Bounds(low.lower, high.upper)
 
 
-def _around(module: Any, bounds: Bounds) -> Any:
+def _hull(module: Any, bounds: Bounds) -> Any:
     """A ball that holds all of the bounds."""
     return ball(module, bounds.lower).union(ball(module, bounds.upper))
 
@@ -250,14 +250,14 @@ def _discrete_laplace(options: _Options) -> Probability:
         q = ball(module, -rate).exp()
         return (1 - q) / (1 + q) * ball(module, -rate * abs(k)).exp()
 
-    return _enclosed(mass)
+    return _ball_law(mass)
 
 
 def _geometric(options: _Options) -> Probability:
     """P(k) = p·(1 − p)^k for k ≥ 0; with ``rate``, 1 − p = exp(−rate)."""
     if options.either("p", "rate") == "p":
         p = options.number("p", above=0, high=1)
-        return _on_integers(lambda k: _ZERO if k < 0 else _exactly(p * (1 - p) ** k))
+        return _integer_law(lambda k: _ZERO if k < 0 else _point(p * (1 - p) ** k))
     rate = options.number("rate", above=0, high=_LARGEST_SCALE)
 
     def mass(module: Any, k: int) -> Any:
@@ -265,7 +265,7 @@ def _geometric(options: _Options) -> Probability:
             return module.arb(0)
         return -(ball(module, -rate).expm1()) * ball(module, -rate * k).exp()
 
-    return _enclosed(mass)
+    return _ball_law(mass)
 
 
 def _bernoulli(options: _Options) -> Probability:
@@ -274,16 +274,16 @@ def _bernoulli(options: _Options) -> Probability:
         p = options.number("p", above=-1, high=1)
         if p < 0:
             raise UsageError(f"p={p}: must be a probability")
-        return _listed({0: _exactly(1 - p), 1: _exactly(p)})
+        return _finite_law({0: _point(1 - p), 1: _point(p)})
     rate = options.number("rate", above=-1, high=_LARGEST_SCALE)
     if rate < 0:
         raise UsageError(f"rate={rate}: must not be negative")
     with precision() as module:
         one = ball(module, -rate).exp()
-        return _listed({0: _clipped(bounds_of(1 - one)), 1: _clipped(bounds_of(one))})
+        return _finite_law({0: _clip(bounds_of(1 - one)), 1: _clip(bounds_of(one))})
 
 
-def _clipped(bounds: Bounds) -> Bounds:
+def _clip(bounds: Bounds) -> Bounds:
     return Bounds(max(Fraction(0), bounds.lower), min(Fraction(1), bounds.upper))
 
 
@@ -293,21 +293,21 @@ def _randomized_response(options: _Options) -> Probability:
     value = options.whole("value", default=0, low=0, high=categories - 1)
     if options.either("epsilon", "truth") == "truth":
         truth = options.number("truth", above=0, high=1)
-        said, lie = _exactly(truth), _exactly((1 - truth) / (categories - 1))
+        truthful, lie = _point(truth), _point((1 - truth) / (categories - 1))
     else:
         epsilon = options.number("epsilon", above=0, high=_LARGEST_COUNT)
         with precision() as module:
             other = 1 / (ball(module, epsilon).exp() + (categories - 1))
-            said, lie = bounds_of(1 - (categories - 1) * other), bounds_of(other)
-    return _listed({k: said if k == value else lie for k in range(categories)})
+            truthful, lie = bounds_of(1 - (categories - 1) * other), bounds_of(other)
+    return _finite_law({k: truthful if k == value else lie for k in range(categories)})
 
 
 def _uniform(options: _Options) -> Probability:
     """Every integer from ``low`` to ``high``, both included, with the same probability."""
     low = options.whole("low", default=0, low=-(10**18), high=10**18)
     high = options.whole("high", low=low, high=10**18)
-    share = _exactly(Fraction(1, high - low + 1))
-    return _on_integers(lambda k: share if low <= k <= high else _ZERO)
+    share = _point(Fraction(1, high - low + 1))
+    return _integer_law(lambda k: share if low <= k <= high else _ZERO)
 
 
 def _categorical(options: _Options) -> Probability:
@@ -315,7 +315,7 @@ def _categorical(options: _Options) -> Probability:
     weights = options.numbers("weights")
     if min(weights) < 0 or not sum(weights):
         raise UsageError("weights: must not be negative, nor all 0")
-    return _listed({i: _exactly(w / sum(weights)) for i, w in enumerate(weights)})
+    return _finite_law({i: _point(w / sum(weights)) for i, w in enumerate(weights)})
 
 
 def _exponential_mechanism(options: _Options) -> Probability:
@@ -327,7 +327,7 @@ def _exponential_mechanism(options: _Options) -> Probability:
     with precision() as module:
         weights = [ball(module, epsilon * (s - best) / (2 * sensitivity)).exp() for s in scores]
         total = sum(weights, module.arb(0))
-        return _listed({i: bounds_of(w / total) for i, w in enumerate(weights)})
+        return _finite_law({i: bounds_of(w / total) for i, w in enumerate(weights)})
 
 
 class Family(NamedTuple):

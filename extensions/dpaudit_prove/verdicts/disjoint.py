@@ -38,8 +38,7 @@ from dpaudit_prove.verdicts.enclosures import Bounds
 __all__ = [
     "Dependence",
     "Factors",
-    "NotShownError",
-    "bits_of",
+    "NoDisjointCoinsError",
     "coin_count",
     "dependence",
     "factors_of",
@@ -47,7 +46,7 @@ __all__ = [
 ]
 
 
-class NotShownError(Exception):
+class NoDisjointCoinsError(Exception):
     """Disjoint coins could not be shown; the message says why. They may still be."""
 
 
@@ -62,7 +61,7 @@ class Factors:
     parts: tuple[Exploration, ...]
     """One per finished value, in the order in which they are finished, and one for the rest."""
     returned: tuple[Any, ...]
-    """What is returned: `Token` i is the value of part i; anything else is constant."""
+    """The returned values: `Token` i is the value of part i; anything else is constant."""
     states: int
 
     @property
@@ -87,23 +86,23 @@ def factors_of(
     """The laws of the returned values, if each has coins of its own.
 
     Raises:
-        NotShownError: not shown; the message says why.
+        NoDisjointCoinsError: not shown; the message says why.
         RefusedProgramError: the program cannot be followed at all.
     """
     reasons = []
-    for hides in ("stored", "returned"):
+    for hiding in ("stored", "returned"):
         try:
-            return _chain(function, options, progress, hides)
-        except (NotShownError, RefusedProgramError) as error:
+            return _chain(function, options, progress, hiding)
+        except (NoDisjointCoinsError, RefusedProgramError) as error:
             reasons.append(str(error))
-    raise NotShownError(reasons[0] if reasons[0] == reasons[1] else "; or ".join(reasons))
+    raise NoDisjointCoinsError(reasons[0] if reasons[0] == reasons[1] else "; or ".join(reasons))
 
 
 def _chain(
-    function: Callable[..., Any], options: ProofOptions, progress: Progress | None, hides: str
+    function: Callable[..., Any], options: ProofOptions, progress: Progress | None, hiding: str
 ) -> Factors:
     machine, named = machine_for(options.coins, options.kwargs or {})
-    machine.hides = hides
+    machine.hiding = hiding
     limit = options.time_limit
     deadline = None if limit is None else time.monotonic() + limit
     parts: list[Exploration] = []
@@ -117,12 +116,12 @@ def _chain(
         else:
             graph.begin_at(form)
         if not graph.explore(residual=float(options.residual) / 64, progress=progress):
-            raise NotShownError("the time limit came first")
+            raise NoDisjointCoinsError("the time limit came first")
         states += len(graph.states)
         if not graph.continuations:
-            return _ended([*parts, law_of(graph)], states)
+            return _factors_of_chain([*parts, law_of(graph)], states)
         if len(graph.continuations) > 1 or any(_is_end(x) for x in graph.outputs):
-            raise NotShownError(
+            raise NoDisjointCoinsError(
                 f"after value {len(parts) + 1} the program is in one of "
                 f"{len(graph.continuations)} states: what follows depends on earlier coins"
             )
@@ -134,20 +133,20 @@ def _is_end(output: Hashable) -> bool:
     return isinstance(output, tuple)
 
 
-def _ended(parts: list[Exploration], states: int) -> Factors:
+def _factors_of_chain(parts: list[Exploration], states: int) -> Factors:
     """The last piece: what is returned has every token once; other values in it are constant."""
     rest = parts[-1].law
     outputs = list(rest.mass)
     if rest.residual or len(outputs) != 1 or not isinstance(outputs[0], tuple):
-        raise NotShownError(
+        raise NoDisjointCoinsError(
             "what is returned is not a list of values that were finished one by one"
         )
-    found = Factors(tuple(parts), outputs[0], states)
-    if len(found.order) != len(set(found.order)):
-        raise NotShownError("one value is returned twice")
-    if not found.order:
-        raise NotShownError("no number is finished before the program returns")
-    return found
+    factors = Factors(tuple(parts), outputs[0], states)
+    if len(factors.order) != len(set(factors.order)):
+        raise NoDisjointCoinsError("one value is returned twice")
+    if not factors.order:
+        raise NoDisjointCoinsError("no number is finished before the program returns")
+    return factors
 
 
 @dataclass(frozen=True)
@@ -155,12 +154,12 @@ class Dependence:
     """How far a joint law is from the product of its marginals.
 
     Attributes:
-        apart: bounds of the total variation between the two.
+        distance: bounds of the total variation between the two.
         row: the output that adds most to it.
         marginals: the laws of the values; each has the joint law's residual.
     """
 
-    apart: Bounds
+    distance: Bounds
     row: Hashable
     marginals: tuple[ExactLaw, ...]
 
@@ -231,12 +230,12 @@ def one_coin_apart(
 
 
 _MOST_STEPS = 3_000_000
-_LEFT = 2.0**-30
+_MOST_UNFOLLOWED = 2.0**-30
 _ROUNDING = 1e-9
-_SHOWN = 200
+_MOST_COUNTS = 200
 
 
-def bits_of(requests: Sequence[int]) -> int:
+def _bits_of(requests: Sequence[int]) -> int:
     """The bits of some requests: ⌈log2 n⌉ for one of n values."""
     return sum((count - 1).bit_length() for count in requests)
 
@@ -249,27 +248,27 @@ def coin_count(explored: Exploration, *, information: bool = False) -> CoinCount
     least its lower bound (all but h(r) + r of it is of the paths that were followed).
     """
     graph = explored.graph
-    least = _least(graph)
-    constant = _constant(graph)
+    least = _least_bits(graph)
+    constant = _constant_bits(graph)
     if constant is not None or not information:
         return CoinCount(constant=constant, least=least)
     table, left = _joint(graph)
     return CoinCount(
-        constant=None, least=least, information=_information(table, left), law=_law(table)
+        constant=None, least=least, information=_information(table, left), law=_bits_law(table)
     )
 
 
-def _law(table: dict[tuple[int, Hashable], float]) -> tuple[tuple[int, float], ...]:
+def _bits_law(table: dict[tuple[int, Hashable], float]) -> tuple[tuple[int, float], ...]:
     """The smallest numbers of bits with lower bounds of their probabilities."""
-    found: dict[int, float] = defaultdict(float)
+    masses: dict[int, float] = defaultdict(float)
     for (count, _), mass in table.items():
-        found[count] += mass * (1 - _ROUNDING)
-    return tuple(sorted(found.items())[:_SHOWN])
+        masses[count] += mass * (1 - _ROUNDING)
+    return tuple(sorted(masses.items())[:_MOST_COUNTS])
 
 
-def _least(graph: Graph) -> int:
-    first = graph.started
-    heap, done = [(bits_of(first.requests), first.to)], set[int]()
+def _least_bits(graph: Graph) -> int:
+    first = graph.root
+    heap, done = [(_bits_of(first.requests), first.to)], set[int]()
     while heap:
         bits, to = heapq.heappop(heap)
         if to < 0:
@@ -278,14 +277,14 @@ def _least(graph: Graph) -> int:
             continue
         done.add(to)
         for branch in graph.states[to].branches or ():
-            heapq.heappush(heap, (bits + bits_of(branch.requests), branch.to))
+            heapq.heappush(heap, (bits + _bits_of(branch.requests), branch.to))
     return 0
 
 
-def _constant(graph: Graph) -> int | None:
+def _constant_bits(graph: Graph) -> int | None:
     """The number of bits on every path; None if it varies, or some state was not followed."""
-    first = graph.started
-    bits = {first.to: bits_of(first.requests)}
+    first = graph.root
+    bits = {first.to: _bits_of(first.requests)}
     todo, ends = [first.to], set[int]()
     while todo:
         number = todo.pop()
@@ -296,7 +295,7 @@ def _constant(graph: Graph) -> int | None:
         if branches is None:
             return None
         for branch in branches:
-            now = bits[number] + bits_of(branch.requests)
+            now = bits[number] + _bits_of(branch.requests)
             if branch.to < 0:
                 ends.add(now)
             elif branch.to not in bits:
@@ -309,30 +308,30 @@ def _constant(graph: Graph) -> int | None:
 
 def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
     """Lower bounds of the joint probabilities of bits and output, and what they leave out."""
-    first = graph.started
+    first = graph.root
     scale = 1 << SCALE_BITS
-    found: dict[tuple[int, int], int] = defaultdict(int)
+    masses: dict[tuple[int, int], int] = defaultdict(int)
     layers: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    layers[bits_of(first.requests)][first.to] = scale
+    layers[_bits_of(first.requests)][first.to] = scale
     steps, left = 0, scale
-    while layers and steps < _MOST_STEPS and left > _LEFT * scale:
+    while layers and steps < _MOST_STEPS and left > _MOST_UNFOLLOWED * scale:
         count = min(layers)
         layer = layers.pop(count)
         while layer:
             to, mass = layer.popitem()
             steps += 1
             if to < 0:
-                found[count, to] += mass
+                masses[count, to] += mass
                 left -= mass
                 continue
             state = graph.states[to]
             for branch in state.branches or ():
                 share = mass * (branch.high - branch.low) // state.total
-                more = bits_of(branch.requests)
+                more = _bits_of(branch.requests)
                 if share:
                     target = layer if not more else layers[count + more]
                     target[branch.to] = target.get(branch.to, 0) + share
-    table = {(count, graph.outputs[-1 - to]): mass / scale for (count, to), mass in found.items()}
+    table = {(count, graph.outputs[-1 - to]): mass / scale for (count, to), mass in masses.items()}
     return table, max(left / scale, 0.0)
 
 

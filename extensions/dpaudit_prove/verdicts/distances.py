@@ -277,7 +277,7 @@ def _check_delta(delta: Fraction) -> None:
 
 def rationals(points: Iterable[tuple[Epsilon, Bounds]]) -> list[list[str]]:
     """Each ε with bounds of its δ, for a certificate; rounded outwards unless e^ε is rational."""
-    found = []
+    rows = []
     for epsilon, delta in points:
         low, high = delta.lower, delta.upper
         exact = epsilon.ratio.lower == epsilon.ratio.upper
@@ -286,9 +286,9 @@ def rationals(points: Iterable[tuple[Epsilon, Bounds]]) -> list[list[str]]:
             high = (
                 min(Fraction(math.ceil(high * _UNITS) + 1, _UNITS), Fraction(1)) if high else high
             )
-        shown = f"ln({epsilon.ratio.lower})" if exact else str(Fraction(epsilon.text))
-        found.append([shown, str(low), str(high)])
-    return found
+        exponent = f"ln({epsilon.ratio.lower})" if exact else str(Fraction(epsilon.text))
+        rows.append([exponent, str(low), str(high)])
+    return rows
 
 
 def epsilon_at(law_a: ExactLaw, law_b: ExactLaw, delta: Fraction) -> Range:

@@ -1,7 +1,7 @@
 """Real numbers between two rationals: exponentials and logarithms with a proved error.
 
 FLINT's ball arithmetic (``arb``, from python-flint) computes them; what leaves this module are
-fractions, so that whoever uses them needs no floating point. As floats and as text these are
+fractions, so that their users need no floating point. As floats and as text these are
 rounded outwards.
 """
 

@@ -540,9 +540,9 @@ def test_other_parameters_are_another_group():
     estimates = Estimates()
     for segment in two:
         estimates.add(segment)
-    assert list(estimates.shown()) == [group_of(s) for s in two]
+    assert list(estimates.epsilons()) == [group_of(s) for s in two]
     with pytest.raises(UsageError, match="alpha=1"):
-        estimates.shown(alpha=1)
+        estimates.epsilons(alpha=1)
 
 
 @pytest.mark.parametrize("epsilon", [True, "1", -1, 0, 1e301, None])

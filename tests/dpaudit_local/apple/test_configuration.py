@@ -21,7 +21,12 @@ from hypothesis import strategies as st
 
 from dpaudit.errors import UsageError
 from dpaudit.findings import Finding
-from dpaudit_local.apple.configuration import FILES, read_configuration, resolve, unresolved
+from dpaudit_local.apple.configuration import (
+    FILES,
+    read_configuration,
+    resolve,
+    unresolved_findings,
+)
 from dpaudit_local.apple.differences import Difference, compare, effect
 from dpaudit_local.apple.ledger import make_ledger
 from dpaudit_local.apple.model import Budget, Configuration, Key, Properties
@@ -319,7 +324,7 @@ def read(tmp_path):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_fixtures_are_clean_and_have_the_counts_of_the_paper(version):
     found = read_configuration(DATA / version)
-    assert found.findings == unresolved(found) == ()
+    assert found.findings == unresolved_findings(found) == ()
     assert len(resolve(found)) == len(found.keys)
     counts = len(found.keys), len(found.properties), len(found.budgets)
     assert counts == {"10.12.3": (160, 13, 7), "10.12.1": (118, 11, 6)}.get(version, counts)
@@ -457,7 +462,7 @@ def test_anything_gives_findings_or_an_error(tmp_path_factory, tables, kept):
         found = read_configuration(folder)
     except UsageError:
         return
-    assert all(isinstance(f, Finding) for f in (*found.findings, *unresolved(found)))
+    assert all(isinstance(f, Finding) for f in (*found.findings, *unresolved_findings(found)))
     ledger = make_ledger(found, days=7)
     assert math.isfinite(ledger.configured.over_days)
 
@@ -501,7 +506,7 @@ def test_epsilon_max(parameter, epsilon, priority):
     made = configuration([("k", "P")], [("P", parameter, "B")])
     (found,) = resolve(made)
     assert (found.epsilon, found.priority) == (epsilon, priority)
-    said = [f.message for f in unresolved(made)]
+    said = [f.message for f in unresolved_findings(made)]
     assert len(said) == (parameter > 2)
     assert all("k" in message and "99999" in message for message in said)
 
@@ -518,7 +523,7 @@ def test_unknown_names_and_loops():
     paid = [("P", 1, "B"), ("Unpaid", 1, "com.apple.none"), ("Idle", 1, "B")]
     made = configuration(keys.items(), paid)
     assert [r.key.name for r in resolve(made)] == ["good"]
-    said = {f.where: f.message for f in unresolved(made)}
+    said = {f.where: f.message for f in unresolved_findings(made)}
     assert "loop" not in said["PropertiesName good"]
     for name, part in {
         "Nowhere": "gone",
@@ -536,14 +541,14 @@ def test_long_chains_end():
     names = [f"k{i}" for i in range(5000)]
     made = configuration(list(zip(names, [*names[1:], names[0]], strict=True)))
     assert resolve(made) == ()
-    assert len(unresolved(made)) == 5000
+    assert len(unresolved_findings(made)) == 5000
 
 
 def test_unknown_algorithms_and_parameters_are_said():
     odd = Properties("P", "Rot13", 1.0, "B", server_algorithm="None")
     made = replace(configuration([("k", "P")]), properties={"P": odd})
     assert len(resolve(made)) == 1
-    said = " ".join(f.message for f in unresolved(made))
+    said = " ".join(f.message for f in unresolved_findings(made))
     assert "'Rot13'" in said
     assert "'None'" in said
 
@@ -551,8 +556,8 @@ def test_unknown_algorithms_and_parameters_are_said():
 def test_a_priority_that_keeps_records_from_the_ledger_is_told():
     made = configuration([("K", "P")], [("P", 1, "B")])
     silent = replace(made, properties={"P": replace(made.properties["P"], priority=100_000)})
-    assert unresolved(made) == ()
-    (finding,) = [f for f in unresolved(silent) if "Priority" in f.message]
+    assert unresolved_findings(made) == ()
+    (finding,) = [f for f in unresolved_findings(silent) if "Priority" in f.message]
     assert "SubmissionPriority=100000" in finding.message
     assert finding.message.endswith("K")
 

@@ -255,7 +255,7 @@ def spent_by(reports, configuration, *, database=None, shown=None):
     spending = Spending(configuration, database=database)
     for one in reports:
         spending.add(one)
-    return spending.observed(shown)
+    return spending.summary(shown)
 
 
 def test_the_arithmetic():
@@ -278,7 +278,7 @@ def test_what_the_bits_show_replaces_the_claim_where_it_is_known():
     estimates = Estimates()
     for s in reports[0].segments:
         estimates.add(s)
-    shown = estimates.shown()
+    shown = estimates.epsilons()
     (emoji,) = [s for s in shown.values() if "Emoji" in s.key]
     observed = spent_by(reports, SIERRA, shown=shown)
     spent = {b.budget: b for b in observed.budgets}
@@ -305,7 +305,7 @@ def test_bits_are_taken_where_nothing_is_claimed():
     unheard = report(0, Segment("unheard of", "CountMedianSketch", {"k": 9, "m": 256}, records))
     estimates = Estimates()
     estimates.add(unheard.segments[0])
-    observed = spent_by([unheard], SIERRA, shown=estimates.shown())
+    observed = spent_by([unheard], SIERRA, shown=estimates.epsilons())
     assert 30 * 3 < observed.total.shown_low < 30 * 4 < observed.total.shown_high < 30 * 5
 
 
@@ -322,7 +322,7 @@ def test_more_kinds_of_records_than_are_kept():
     estimates = Estimates()
     for s in segments:
         estimates.add(s)
-    assert len(estimates.shown()) == MOST_GROUPS
+    assert len(estimates.epsilons()) == MOST_GROUPS
     observed = spent_by([report(0, *segments)], SIERRA)
     assert observed.total.records == MOST_GROUPS
     assert any(m.startswith("7 records are in no sum") for m in messages(observed, serious=True))

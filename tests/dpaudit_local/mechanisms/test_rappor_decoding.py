@@ -331,7 +331,7 @@ def test_reports_about_nothing_named_detect_nothing():
 @pytest.mark.parametrize(
     ("candidates", "options", "message"),
     [
-        ([1, 1], {}, "candidates=2: at least one, and each once"),
+        ([1, 1], {}, "candidates=2: needs at least one, each once"),
         ([], {}, "candidates=0"),
         ([-1], {}, "candidates=-1"),
         ([0.5], {}, "candidates of shape"),

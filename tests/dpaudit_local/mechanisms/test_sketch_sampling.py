@@ -229,7 +229,7 @@ def test_nobody_submitted_anything(stream):
 
 
 def test_chunks_of_reports_are_whole(monkeypatch, stream):
-    monkeypatch.setattr(count_mean_sketch, "_DRAWN", 7)
+    monkeypatch.setattr(count_mean_sketch, "_REPORTS", 7)
     monkeypatch.setattr(count_mean_sketch, "_CELLS", 8)
     counts = np.array([0, 0, 5, 0, 9, 1, 0])
     sketch = CountMeanSketch(64.0, m=1024, functions=3)  # flips once in 10^10 bits

@@ -122,7 +122,7 @@ def test_the_non_private_adversary_has_seen_so_many_objects():
 
 def test_equals_are_named_at_random():
     posterior = np.tile([0.3, 0.1, 0.3, 0.3], (3000, 1, 1))
-    named, confidence = attack._named(posterior, STREAM.child("equals").numpy())
+    named, confidence = attack._likeliest_pool(posterior, STREAM.child("equals").numpy())
     assert (confidence == 0.3).all()
     assert np.abs(np.bincount(named[:, 0], minlength=4) - [1000, 0, 1000, 1000]).max() < 120
 

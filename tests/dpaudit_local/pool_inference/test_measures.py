@@ -20,7 +20,7 @@ from dpaudit.render.page import render_page
 from dpaudit.report import describe
 from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch
 from dpaudit_local.pool_inference.measures import (
-    Watched,
+    CountedPolicy,
     attack_of,
     errors,
     expected_errors,
@@ -148,7 +148,7 @@ def test_a_watched_policy_is_the_policy():
     mechanism = CountMeanSketch(epsilon=6.0, m=64, functions=32)
     objects = np.random.default_rng(1).integers(0, 50, (40, 9))
     plain = registry.create("submissions", "capped:limit=4")
-    watched, stream = Watched(plain, universe=50), KeyedStream.from_seed(2)
+    watched, stream = CountedPolicy(plain, universe=50), KeyedStream.from_seed(2)
     (reports, owner), (seen, whose) = (
         p.submit(objects, mechanism, stream=stream) for p in (plain, watched)
     )

@@ -149,9 +149,9 @@ def test_log_odds_are_the_mechanism_s_own():
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: device(RandomizedResponse(1.0)), "take a shorter nonce"),
-        (lambda: device(CountMeanSketch(4.0, m=64)), "take a shorter nonce or a longer series"),
-        (lambda: device(RandomizedResponse(1.0, categories=3)), "only yes and no"),
+        (lambda: device(RandomizedResponse(1.0)), "use a shorter nonce"),
+        (lambda: device(CountMeanSketch(4.0, m=64)), "use a shorter nonce or a longer series"),
+        (lambda: device(RandomizedResponse(1.0, categories=3)), "must be 2, yes and no"),
         (lambda: device(CountMedianSketch()), "one of CountMeanSketch"),
         (lambda: device(Rappor(f=0.5, p=0.1, q=0.3)), "needs p"),
         (lambda: device(CountMeanSketch(4.0), series=0), "series=0"),

@@ -24,7 +24,7 @@ __all__ = [
     "MOST_GROUPS",
     "Estimates",
     "Group",
-    "Shown",
+    "ShownEpsilon",
     "group_of",
     "reported_epsilon",
     "shown_epsilons",
@@ -36,7 +36,7 @@ MOST_GROUPS = 1000
 
 
 class Group(NamedTuple):
-    """What distinguishes records whose flip probabilities may differ."""
+    """The properties by which flip probabilities of records may differ."""
 
     key: str
     algorithm: str
@@ -80,7 +80,7 @@ class StatedEpsilon:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownEpsilon:
     """One key's records of one algorithm with one set of parameters: claims, estimate and verdict.
 
     Formal guarantee: the intervals of all keys of one audit hold together with probability ≥ 1 − α
@@ -108,7 +108,7 @@ class Shown:
     """ε of one record: of all its sketches, or of its sign."""
     verdict: ShownVerdict
     reason: str
-    """Why nothing is identified, or the basis of the verdict."""
+    """The reason why nothing is identified, or the basis of the verdict."""
     checks: tuple[Check, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -154,19 +154,19 @@ class Estimates:
     def __init__(self, resolved: Sequence[ResolvedKey] = ()) -> None:
         """``resolved`` is the configuration to compare with."""
         self._configured = {r.key.name: r.epsilon for r in resolved}
-        self._collected: dict[Group, _Collected] = {}
+        self._groups: dict[Group, _GroupRecords] = {}
 
     def add(self, segment: Segment) -> None:
         """Add the records of one segment."""
         group = group_of(segment)
-        if group not in self._collected:
-            if len(self._collected) == MOST_GROUPS:
+        if group not in self._groups:
+            if len(self._groups) == MOST_GROUPS:
                 return
-            self._collected[group] = _Collected(segment)
-        self._collected[group].add(segment)
+            self._groups[group] = _GroupRecords(segment)
+        self._groups[group].add(segment)
 
-    def shown(self, *, alpha: float = ALPHA) -> Mapping[Group, Shown]:
-        """What each group shows, in the order in which groups came.
+    def epsilons(self, *, alpha: float = ALPHA) -> Mapping[Group, ShownEpsilon]:
+        """The estimate of each group, in the order in which groups came.
 
         Each group gets ``alpha`` divided by their number, so that all statements hold together with
         probability ≥ 1 − ``alpha``. Signs that predict each other are always in the same order.
@@ -176,12 +176,12 @@ class Estimates:
         """
         _check(alpha)
         stream = KeyedStream.from_seed("signs of one place")
-        share = alpha / max(1, len(self._collected))
+        share = alpha / max(1, len(self._groups))
         return {
-            group: collected.shown(
+            group: records_of_group.epsilon(
                 self._configured.get(group.key), alpha=share, stream=stream.child(*map(str, group))
             )
-            for group, collected in self._collected.items()
+            for group, records_of_group in self._groups.items()
         }
 
 
@@ -190,8 +190,8 @@ def shown_epsilons(
     *,
     resolved: Sequence[ResolvedKey] = (),
     alpha: float = ALPHA,
-) -> tuple[Shown, ...]:
-    """What the bits of all ``segments`` show, per key, algorithm and set of parameters.
+) -> tuple[ShownEpsilon, ...]:
+    """The estimates from all ``segments``, per key, algorithm and set of parameters.
 
     Raises:
         UsageError: an ``alpha`` outside (0, 0.5).
@@ -199,10 +199,10 @@ def shown_epsilons(
     estimates = Estimates(resolved)
     for segment in segments:
         estimates.add(segment)
-    return tuple(estimates.shown(alpha=alpha).values())
+    return tuple(estimates.epsilons(alpha=alpha).values())
 
 
-class _Collected:
+class _GroupRecords:
     """The records of one group."""
 
     def __init__(self, segment: Segment) -> None:
@@ -235,8 +235,8 @@ class _Collected:
                     self.histogram = self.histogram or HistogramSigns()
                     self.histogram.add(reports.position, reports.sign)
 
-    def shown(self, configured: float | None, *, alpha: float, stream: Stream) -> Shown:
-        """What the records show with probability ≥ 1 − ``alpha``."""
+    def epsilon(self, configured: float | None, *, alpha: float, stream: Stream) -> ShownEpsilon:
+        """The estimate from the records, right with probability ≥ 1 − ``alpha``."""
         stated = (("configuration", configured), ("report", self.reported))
         claims = tuple(StatedEpsilon(by, epsilon) for by, epsilon in stated if epsilon is not None)
         if self.sketches:
@@ -251,7 +251,7 @@ class _Collected:
 
     def _sketches(
         self, claims: tuple[StatedEpsilon, ...], alpha: float, configured: float | None
-    ) -> Shown:
+    ) -> ShownEpsilon:
         coin = (
             None if configured is None else epsilon_by_coin(configured, sketches=len(self.sketches))
         )
@@ -300,7 +300,7 @@ class _Collected:
         flip: Interval | None,
         reason: str,
         configured: float | None,
-    ) -> Shown:
+    ) -> ShownEpsilon:
         record = None if flip is None else epsilon_of_flip(flip, differing=1)
         coin = None if configured is None else epsilon_by_coin(configured, sketches=0)
         return self._result(claims, flip, coin=coin, record=record, reason=reason)
@@ -316,7 +316,7 @@ class _Collected:
         record: Interval | None = None,
         checks: tuple[Check, ...] = (),
         broken: str = "",
-    ) -> Shown:
+    ) -> ShownEpsilon:
         findings = list(self.findings.values())
         if broken:
             sketch = record = None
@@ -329,7 +329,7 @@ class _Collected:
         elif len({c.epsilon for c in claims}) > 1:
             stated = ", ".join(f"the {c.by} says {c.epsilon:g}" for c in claims)
             findings.append(Finding(self.key, f"the claims of a record's ε differ: {stated}"))
-        return Shown(
+        return ShownEpsilon(
             key=self.key,
             algorithm=self.algorithm,
             claims=claims,
@@ -371,12 +371,12 @@ def _more(claims: tuple[StatedEpsilon, ...], record: Interval, coin: float | Non
     stated = ", ".join(
         f"{epsilon:g} by the {' and the '.join(by)}" for epsilon, by in exceeded.items()
     )
-    message = f"the bits show ε ≥ {_down(record.low)} per record; claimed: {stated}"
+    message = f"the bits show ε ≥ {_round_down(record.low)} per record; claimed: {stated}"
     if coin is None:
         return message
     return f"{message} (by the code: {'only ' if record.low > coin else ''}{coin:g})"
 
 
-def _down(epsilon: float) -> str:
+def _round_down(epsilon: float) -> str:
     """Round down to two decimals."""
     return f"{math.floor(100 * epsilon) / 100:g}"

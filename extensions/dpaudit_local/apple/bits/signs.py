@@ -170,16 +170,18 @@ class HistogramSigns:
         if not self._positions:
             return None, "no record could be read"
         at = np.frombuffer(self._positions, dtype=np.uint32)
-        why = self._not_uniform(at, positions)
+        reason = self._not_uniform(at, positions)
         flip = histogram_flip(
-            self._ones, len(at), positions=None if why else positions, confidence=1 - alpha
+            self._ones, len(at), positions=None if reason else positions, confidence=1 - alpha
         )
         share = f"{self._ones} of {len(at)} signs are +1"
         if flip.high >= 0.5:
-            why = why or "a share that may be one half is also what vectors of random signs have"
+            reason = (
+                reason or "a share that may be one half is also what vectors of random signs have"
+            )
             flip = Interval(low=0.0, high=0.5, confidence=flip.confidence, method=flip.method)
-        only = f"; a lower bound for ε only, because {why}"
-        return flip, share + (only if why else ", if objects are one-hot")
+        only = f"; a lower bound for ε only, because {reason}"
+        return flip, share + (only if reason else ", if objects are one-hot")
 
     def _not_uniform(self, at: npt.NDArray[np.uint32], positions: int | None) -> str:
         if positions is None or positions < 3:
@@ -189,8 +191,8 @@ class HistogramSigns:
         if len(at) < _LEAST or positions < _RANGES:
             return ""
         edges = np.arange(_RANGES + 1) * positions // _RANGES
-        seen, _ = np.histogram(at, bins=edges - 0.5)
+        observed, _ = np.histogram(at, bins=edges - 0.5)
         expected = len(at) * np.diff(edges) / positions
-        squares = float(((seen - expected) ** 2 / expected).sum())
+        squares = float(((observed - expected) ** 2 / expected).sum())
         p = float(scipy.special.chdtrc(_RANGES - 1, squares))
         return f"positions are not uniform (p = {p:.1e})" if p < 1e-3 else ""

@@ -48,8 +48,8 @@ def check_positions(
     """
     least, most = min(flip.low, 1 - flip.high), max(flip.high, 1 - flip.low)
     groups = len(places) + len(inside)
-    p, says = 1.0, "every place has about as many ones"
-    for what, counts, g in (
+    p, result = 1.0, "every place has about as many ones"
+    for label, counts, g in (
         ("bit {} of all bytes", places, len(inside)),
         ("byte {}", inside, len(places)),
     ):
@@ -60,8 +60,8 @@ def check_positions(
                 at_most(c, (vectors * (g - 1), flip.low), (vectors, least)),
             )
             if (adjusted := 2 * groups * tail) < p:
-                p, says = adjusted, f"{what.format(i)} has {c} ones in {vectors * g} bits"
-    return Check("positions", min(1.0, p + 1 - flip.confidence), says)
+                p, result = adjusted, f"{label.format(i)} has {c} ones in {vectors * g} bits"
+    return Check("positions", min(1.0, p + 1 - flip.confidence), result)
 
 
 def check_spread(ones: npt.NDArray[np.int64], m: int, flip: Interval) -> Check | None:
@@ -101,8 +101,8 @@ def check_neighbours(bits: npt.NDArray[np.bool_]) -> Check:
     apart = _runs_p(bits.reshape(r, m // 8, 8).transpose(0, 2, 1).reshape(8 * r, m // 8))
     worst = "adjacent bits" if whole <= apart else "the same bits of adjacent bytes"
     p = min(1.0, 2 * min(whole, apart))
-    says = f"{worst} are less independent" if p < 1 else "adjacent bits are independent"
-    return Check("neighbours", p, says)
+    result = f"{worst} are less independent" if p < 1 else "adjacent bits are independent"
+    return Check("neighbours", p, result)
 
 
 def check_copies(bits: npt.NDArray[np.bool_], flip: Interval) -> Check | None:
@@ -149,7 +149,7 @@ def coin_interval(ones: int, vectors: int, m: int, *, confidence: float) -> Inte
     − 1)} with C the sum without one coin of each kind, so the tail grows on [1/m, 1 − 1/m]; below
     1/m, N is stochastically at most r + Binomial(r(m−1), 1/m), and if that does not exclude such q
     either, the interval goes down to 0 (above 1 − 1/m by symmetry). None if every q is excluded, as
-    for vectors without a single one: then these are no such vectors (with probability ≥
+    for vectors without a single one: then these are not such vectors (with probability ≥
     ``confidence``).
 
     Not claimed: that the vectors hold their objects; that takes the code, or known objects.
@@ -220,16 +220,16 @@ def _lowest(ones: int, vectors: int, m: int, a: float) -> float:
     if at_least(ones - vectors, (others, low), (0, 0.0)) > a:
         return 0.0
 
-    def seen(q: float) -> bool:
+    def plausible(q: float) -> bool:
         return at_least(ones, (others, q), (vectors, 1 - q)) > a
 
-    if seen(low):
+    if plausible(low):
         return 0.0
-    if not seen(high):
+    if not plausible(high):
         return high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
+        low, high = (low, middle) if plausible(middle) else (middle, high)
     return low
 
 
@@ -241,7 +241,7 @@ MOST_VECTORS = 512
 _CHUNK = 2**20
 
 
-class Estimated(NamedTuple):
+class SketchEstimate(NamedTuple):
     """The bias of one sketch per record (None: none fits), the number of vectors, the checks."""
 
     flip: Interval | None
@@ -260,9 +260,9 @@ class SketchVectors:
         self.m = m
         self.vectors = 0
         self._places = np.zeros(8, dtype=np.int64)
-        self._inside = np.zeros(m // 8, dtype=np.int64)
-        self._each = array("i")
-        self._kept: list[npt.NDArray[np.uint8]] = []
+        self._bytes = np.zeros(m // 8, dtype=np.int64)
+        self._ones = array("i")
+        self._packed: list[npt.NDArray[np.uint8]] = []
         self._room = max(2, min(MOST_VECTORS, MOST_BITS // m))
 
     def add(self, packed: npt.NDArray[np.uint8]) -> None:
@@ -272,15 +272,15 @@ class SketchVectors:
             bits = np.unpackbits(packed[start : start + step], axis=1, bitorder="little")
             bytewise = bits.reshape(len(bits), -1, 8)
             self._places += bytewise.sum((0, 1), dtype=np.int64)
-            self._inside += bytewise.sum((0, 2), dtype=np.int64)
-            self._each.frombytes(bits.sum(1, dtype=np.intc).tobytes())
+            self._bytes += bytewise.sum((0, 2), dtype=np.int64)
+            self._ones.frombytes(bits.sum(1, dtype=np.intc).tobytes())
             if self._room:
                 some = packed[start : start + min(step, self._room)].copy()
-                self._kept.append(some)
+                self._packed.append(some)
                 self._room -= len(some)
             self.vectors += len(bits)
 
-    def estimate(self, *, interval_alpha: float, check_alpha: float) -> Estimated | None:
+    def estimate(self, *, interval_alpha: float, check_alpha: float) -> SketchEstimate | None:
         """The bias and the checks; None without vectors.
 
         The interval misses the bias with probability ≤ ``interval_alpha``. Each check's p-value is
@@ -293,15 +293,16 @@ class SketchVectors:
         flip = coin_interval(ones, self.vectors, self.m, confidence=1 - interval_alpha)
         wide = coin_interval(ones, self.vectors, self.m, confidence=1 - check_alpha / 10)
         if flip is None or wide is None:
-            return Estimated(None, self.vectors, ())
-        kept = np.unpackbits(np.concatenate(self._kept), axis=1, bitorder="little").astype(np.bool_)
+            return SketchEstimate(None, self.vectors, ())
+        packed = np.concatenate(self._packed)
+        bits = np.unpackbits(packed, axis=1, bitorder="little").astype(np.bool_)
         checks = (
-            check_positions(self._places, self._inside, self.vectors, wide),
-            check_spread(np.frombuffer(self._each, dtype=np.intc).astype(np.int64), self.m, wide),
-            check_neighbours(kept),
-            check_copies(kept, wide),
+            check_positions(self._places, self._bytes, self.vectors, wide),
+            check_spread(np.frombuffer(self._ones, dtype=np.intc).astype(np.int64), self.m, wide),
+            check_neighbours(bits),
+            check_copies(bits, wide),
         )
-        return Estimated(flip, self.vectors, tuple(c for c in checks if c is not None))
+        return SketchEstimate(flip, self.vectors, tuple(c for c in checks if c is not None))
 
 
 _NEGLIGIBLE = 1e-15
@@ -382,7 +383,7 @@ def _runs_law(size: int, ones: int) -> tuple[int, npt.NDArray[np.float64]]:
         + _log_choose(ones - 1, k - 1)
         + _log_choose(size - ones - 1, k - 1)
     )
-    return _trimmed(int(k[0]), np.exp(logs - _log_choose(size, np.asarray(ones))))
+    return _trim(int(k[0]), np.exp(logs - _log_choose(size, np.asarray(ones))))
 
 
 def _power(
@@ -402,13 +403,13 @@ def _power(
 def _sum(
     a: tuple[int, npt.NDArray[np.float64]], b: tuple[int, npt.NDArray[np.float64]]
 ) -> tuple[int, npt.NDArray[np.float64]]:
-    return _trimmed(a[0] + b[0], np.convolve(a[1], b[1]))
+    return _trim(a[0] + b[0], np.convolve(a[1], b[1]))
 
 
-def _trimmed(start: int, law: npt.NDArray[np.float64]) -> tuple[int, npt.NDArray[np.float64]]:
+def _trim(start: int, law: npt.NDArray[np.float64]) -> tuple[int, npt.NDArray[np.float64]]:
     """The law without its ends, which hold less than 1e-22 of the mass each."""
-    kept = np.flatnonzero((np.cumsum(law) > 1e-22) & (np.cumsum(law[::-1])[::-1] > 1e-22))
-    return start + int(kept[0]), law[kept[0] : kept[-1] + 1]
+    inside = np.flatnonzero((np.cumsum(law) > 1e-22) & (np.cumsum(law[::-1])[::-1] > 1e-22))
+    return start + int(inside[0]), law[inside[0] : inside[-1] + 1]
 
 
 def _log_choose(n: int, k: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
