@@ -2,9 +2,8 @@
 
 A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation*
 stands between a source and a release, an *attack* plays one of ten games against releases
-(``dpaudit.protocols.attacks``), a *closed sampler* is third-party noise, a *test* maps its blocks
-to evidence. ``dpaudit.testing`` has a conformance
-check for most.
+(``dpaudit.protocols.attacks``), a *target* is third-party noise or a third-party mechanism, a
+*test* maps blocks of noise to evidence. ``dpaudit.testing`` has a conformance check for most.
 """
 
 from __future__ import annotations
@@ -41,16 +40,15 @@ from dpaudit.protocols.parties import (
     SubmissionPolicy,
 )
 from dpaudit.protocols.targets import (
-    ClosedSampler,
-    DatasetMechanism,
-    Mechanism,
-    OpenMechanism,
-    PreparingSampler,
-    RecordedMechanism,
-    RepeatableSampler,
-    StartedSampler,
-    TimedMechanism,
-    ValueSampler,
+    Dataset,
+    Facts,
+    Kind,
+    Preparing,
+    Repeatable,
+    Reply,
+    Request,
+    Session,
+    Target,
 )
 from dpaudit.protocols.tests import Block, SearchingTest, Test
 
@@ -63,34 +61,33 @@ __all__ = [
     "BatchDraw",
     "Block",
     "CensusAttack",
-    "ClosedSampler",
     "DType",
-    "DatasetMechanism",
+    "Dataset",
+    "Facts",
     "Game",
     "GameAttack",
     "Host",
     "IdentificationAttack",
+    "Kind",
     "LearningAttack",
     "LocalMechanism",
-    "Mechanism",
     "MembershipAttack",
     "Mitigation",
     "NoiseSource",
-    "OpenMechanism",
     "Party",
-    "PreparingSampler",
+    "Preparing",
     "ProbingAttack",
     "ProtocolMitigation",
     "ReconstructionAttack",
-    "RecordedMechanism",
     "ReleasingSource",
-    "RepeatableSampler",
+    "Repeatable",
+    "Reply",
+    "Request",
     "SearchingTest",
-    "StartedSampler",
+    "Session",
     "Stream",
     "SubmissionPolicy",
     "SupportAttack",
+    "Target",
     "Test",
-    "TimedMechanism",
-    "ValueSampler",
 ]

@@ -6,8 +6,8 @@ import math
 import os
 import time
 import traceback
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,11 @@ import numpy.typing as npt
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text, one_line
 
-__all__ = ["MOST", "RELEASES", "TYPES", "answered", "finite", "numbers", "plain_f64"]
-__all__ += ["query_result", "raised_at", "released", "request", "timed_draws"]
+if TYPE_CHECKING:  # a worker starts without it
+    from dpaudit.protocols import Kind, Request
+
+__all__ = ["MOST", "RELEASES", "TYPES", "answered", "check_request", "finite", "numbers"]
+__all__ += ["plain_f64", "query_result", "raised_at", "released", "timed_calls"]
 
 TYPES = {"f64": "<f8", "f32": "<f4"}
 """Number types that bytes from outside may have; little-endian."""
@@ -31,58 +34,61 @@ RELEASES = "(release n={} of m={} numbers); return an array of numbers of shape 
 Array = npt.NDArray[np.float64]
 
 
-def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
-    """Refuse an impossible request.
+def check_request(
+    request: Request, accepts: Collection[Kind], *, timeout: float, name: str, role: str
+) -> None:
+    """Refuse a request that a target cannot answer; ``role`` is what ``name`` is.
 
     Raises:
-        UsageError: ``n``, ``d`` or ``calls`` below 1, or ``timeout`` not above 0.
+        UsageError: its kind is not one of those that the target ``accepts``, or ``timeout`` is not
+            above 0.
     """
-    for name, value in (("n", n), ("d", d), ("calls", calls)):
-        if value < 1:
-            raise UsageError(
-                f"{name}={value}: a draw has at least one call, row and column; ask for 1 or more"
-            )
+    if request.kind not in accepts:
+        value = f"value={request.input}: " if request.kind == "noise for a value" else ""
+        raise UsageError(
+            f"{value}{role} {name} does not answer {request.kind}; "
+            f"ask for {' or '.join(sorted(accepts))}"
+        )
     if math.isnan(timeout) or timeout <= 0:
         raise UsageError(f"timeout={timeout}: a time limit is above 0; give it in seconds")
 
 
-def query_result(value: Array) -> Array:
+def query_result(value: object) -> Array:
     """``value`` as mechanisms get it: float64, shape (m,).
 
     Raises:
         UsageError: it is not 1 to 4096 finite numbers.
     """
-    value = np.asarray(value, dtype=np.float64)
-    if value.ndim != 1 or not 0 < value.size <= _LONGEST_VALUE:
+    result = np.asarray(value, dtype=np.float64)
+    if result.ndim != 1 or not 0 < result.size <= _LONGEST_VALUE:
         raise UsageError(
-            f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, "
+            f"value of shape {result.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, "
             "shape (m,)"
         )
-    if not np.isfinite(value).all():
+    if not np.isfinite(result).all():
         raise UsageError(
-            f"value={value[~np.isfinite(value)][0]}: a query result is finite; choose another"
+            f"value={result[~np.isfinite(result)][0]}: a query result is finite; choose another"
         )
-    return value
+    return result
 
 
-def timed_draws(
-    draw: Callable[..., Array], calls: int, n: int, d: int, *, timeout: float
+def timed_calls(
+    draw: Callable[[float], Array], request: Request, *, timeout: float
 ) -> tuple[Array, Array]:
-    """``calls`` times ``draw(n, d, timeout=…)``: values (calls·n, d), and each call's seconds.
+    """One call of ``draw(seconds left)`` for each of the request's: values, and seconds (calls,).
 
     All of them have ``timeout`` seconds together.
 
     Raises:
         UsageError, SamplerError: as ``draw`` does.
     """
-    request(n, d, timeout, calls=calls)
-    deadline = time.monotonic() + timeout
-    values, seconds = np.empty((calls, n, d)), np.empty(calls)
+    deadline, calls = time.monotonic() + timeout, request.calls or 1
+    values, seconds = np.empty((calls, request.n, request.dim)), np.empty(calls)
     for i in range(calls):
         started = time.perf_counter()
-        values[i] = draw(n, d, timeout=max(deadline - time.monotonic(), _LEAST))
+        values[i] = draw(max(deadline - time.monotonic(), _LEAST))
         seconds[i] = time.perf_counter() - started
-    return values.reshape(calls * n, d), seconds
+    return values.reshape(request.rows, request.dim), seconds
 
 
 def answered(given: Any, n: int, d: int, name: str) -> Array:

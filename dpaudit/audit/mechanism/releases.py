@@ -17,7 +17,7 @@ from dpaudit.audit.options import Progress
 from dpaudit.audit.progress import TimeLimit
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.protocols import DatasetMechanism, OpenMechanism, TimedMechanism
+from dpaudit.protocols import Dataset, Facts, Reply, Request, Session
 from dpaudit.results.text import one_line
 
 __all__ = ["ASSUMPTION_LEVEL", "EncodedReleases", "Releases", "dependence", "draw_releases"]
@@ -58,7 +58,7 @@ class Releases:
 
 
 def draw_releases(
-    mechanism: OpenMechanism,
+    mechanism: Session,
     neighbours: tuple[Array, Array],
     *,
     samples: int,
@@ -82,7 +82,7 @@ def draw_releases(
         UsageError: more numbers than fit into 2 GiB, or calls of this mechanism cannot be timed.
         SamplerError: the mechanism failed, or the first half was not finished in time.
     """
-    if timed and not isinstance(mechanism, TimedMechanism):
+    if timed and "releases in calls" not in mechanism.facts.accepts:
         raise UsageError(
             f"mechanism={mechanism.name}: its calls cannot be timed; "
             "choose an attack on releases alone"
@@ -133,17 +133,15 @@ def _joined(blocks: list[Array], width: int) -> Array:
     return np.concatenate([np.empty((0, width)), *blocks])
 
 
-def _release(
-    mechanism: OpenMechanism, value: Array, n: int, *, limit: TimeLimit, timed: bool
-) -> Array:
+def _release(mechanism: Session, value: Array, n: int, *, limit: TimeLimit, timed: bool) -> Array:
     left = limit.left(mechanism.name)
-    if timed and isinstance(mechanism, TimedMechanism):
-        releases, seconds = mechanism.release_timed(value, n, timeout=left)
-        return np.column_stack([releases, seconds])
-    return mechanism.release(value, n, timeout=left)
+    if not timed:
+        return np.asarray(mechanism.ask(Request(n, input=value), timeout=left).values)
+    reply = mechanism.ask(Request(1, input=value, calls=n), timeout=left)
+    return np.column_stack((reply.values, np.asarray(reply.seconds)))
 
 
-def _same_width(mechanism: OpenMechanism, releases: Array, width: int, *, samples: int) -> int:
+def _same_width(mechanism: Session, releases: Array, width: int, *, samples: int) -> int:
     k = int(releases.shape[1])
     if width and k != width:
         raise SamplerOutputError(
@@ -294,17 +292,14 @@ _MOST_VALUES = 20
 class EncodedReleases:
     """A mechanism on data sets as one that releases numbers: each release is first its place.
 
-    :meth:`release` keeps what was released and gives its number in the order made;
+    :meth:`ask` keeps what was released and answers with its number in the order made;
     :meth:`encoded`, called once all are drawn, turns these numbers into rows by an
     :class:`~dpaudit.audit.mechanism.encoding.Encoding` that the first half of the learning releases
     fixes.
     """
 
-    version: str | None = None
-    advice = ""
-
-    def __init__(self, mechanism: DatasetMechanism, datasets: tuple[Any, Any]) -> None:
-        self.name = mechanism.name
+    def __init__(self, mechanism: Session, datasets: tuple[Any, Any]) -> None:
+        self.name, self.facts = mechanism.name, Facts({"releases"})
         self.neighbours = np.empty(0), np.empty(0)
         """Stand for the two data sets."""
         self.encoding: Encoding | None = None
@@ -314,16 +309,17 @@ class EncodedReleases:
         self._made = 0
         self._learnt: list[Array] = []
 
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+    def ask(self, request: Request, *, timeout: float) -> Reply:
         """The numbers (n, 1), in the order made, of ``n`` releases at one of :attr:`neighbours`.
 
         Raises:
-            SamplerError: as :meth:`~dpaudit.protocols.DatasetMechanism.release_any`.
+            SamplerError: as the mechanism's own session.
         """
-        side = 0 if value is self.neighbours[0] else 1
-        self._blocks.append(self._mechanism.release_any(self._datasets[side], n, timeout=timeout))
-        self._made += n
-        return np.arange(self._made - n, self._made, dtype=np.float64).reshape(n, 1)
+        dataset = Dataset(self._datasets[0 if request.input is self.neighbours[0] else 1])
+        reply = self._mechanism.ask(Request(request.n, input=dataset), timeout=timeout)
+        self._blocks.append(reply.values)
+        first, self._made = self._made, self._made + request.n
+        return Reply(np.arange(first, self._made, dtype=np.float64).reshape(-1, 1))
 
     def encoded(self, drawn: Releases) -> Releases:
         """The same releases as rows (n, k).

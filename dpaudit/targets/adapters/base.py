@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
+from dpaudit.protocols import Facts
 from dpaudit.results.text import error_text
 from dpaudit.targets.check import plain_f64
-from dpaudit.targets.endpoints.targets import Target
-from dpaudit.targets.endpoints.worker import Worker
+from dpaudit.targets.endpoints.callees import Callee
+from dpaudit.targets.endpoints.worker import ACCEPTS, Worker, with_values
 from dpaudit.types import Reference
 
 __all__ = [
@@ -233,10 +234,15 @@ class AdapterTarget(Worker):
                 "separately; audit it as a whole mechanism"
             )
         spec = {"kind": "adapter", "place": place or library.name, "member": target, "role": role}
-        super().__init__(name, spec, needs=needs, interpreter=interpreter)
-        self.version, self.advice = library.version, library.advice
-        self.takes_value = mechanism.told and not mechanism.whole
-        self._claim = partial(claimed, mechanism, options)
+        facts = Facts(
+            ACCEPTS[role],
+            claim=claimed(mechanism, options) if role == "sampler" else None,
+            version=library.version,
+            advice=library.advice,
+        )
+        if role == "sampler" and mechanism.told and not mechanism.whole:
+            facts = with_values(facts)
+        super().__init__(name, spec, facts=facts, needs=needs, interpreter=interpreter)
         self._again: Callable[[], AdapterTarget] = partial(
             type(self),
             library,
@@ -247,29 +253,12 @@ class AdapterTarget(Worker):
             interpreter=interpreter,
         )
 
-    @property
-    def claim(self) -> str | None:
-        """The law that the library documents for this noise, as a claim; None if it has no name."""
-        return self._claim()
-
     def again(self) -> AdapterTarget:
         """The same mechanism in a process of its own."""
         return self._again()
 
-    def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` noise vectors (n, d) made for ``value``: what the library released, less ``value``.
 
-        Raises:
-            UsageError: the library is not told the value, or ``value`` is not finite; otherwise as
-                :meth:`draw`.
-        """
-        if not self.takes_value or not math.isfinite(value):
-            takes = "finite values" if self.takes_value else "none"
-            raise UsageError(f"value={value}: {self.name} takes {takes}")
-        return self._drawn(n, d, timeout, value=value)
-
-
-def open_adapter(spec: Mapping[str, Any]) -> Target:
+def open_adapter(spec: Mapping[str, Any]) -> Callee:
     """What a worker calls for ``LIB:MECH[:option=value,…]``.
 
     Raises:
@@ -296,7 +285,7 @@ def open_adapter(spec: Mapping[str, Any]) -> Target:
         release, "once", lambda value: partial(release, value, 1)
     )
     if spec["role"] == "sampler":
-        return Target(
+        return Callee(
             noise=lambda n, d, _, value: release(np.full(d, value) if value else np.zeros(d), n),
             takes_value=mechanism.told,
             ours=True,
@@ -308,7 +297,7 @@ def open_adapter(spec: Mapping[str, Any]) -> Target:
             raise UsageError(f"value={broken[0]}: {spec['name']} takes whole numbers; choose one")
         return value
 
-    return Target(
+    return Callee(
         release=lambda value, n: release(checked(value), n),
         once=lambda value: once(checked(value)),
         ours=True,

@@ -11,7 +11,8 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -20,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.protocols import Dataset, Facts, Kind, Reply, Request
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
-from dpaudit.targets.check import MOST, TYPES, finite, query_result, request, timed_draws
+from dpaudit.targets.check import MOST, TYPES, check_request, finite, query_result, timed_calls
 from dpaudit.targets.plain import jsonable, of_json
 from dpaudit.targets.sandbox.process import Process
 from dpaudit.targets.sandbox.view import files_of_command
@@ -38,6 +40,11 @@ _FIELDS = {
     "datasets": {"{dataset}": "the data set"},
 }
 """What a program must be told for each role."""
+_ACCEPTS: Mapping[str, frozenset[Kind]] = {
+    "sampler": frozenset({"noise", "noise in calls"}),
+    "mechanism": frozenset({"releases"}),
+    "datasets": frozenset({"releases of a data set"}),
+}
 
 Array = npt.NDArray[np.float64]
 T = TypeVar("T")
@@ -61,11 +68,6 @@ class CommandTarget:
 
     There are no timed releases: most of the time of a call is the program's start.
     """
-
-    dim: int | None = None
-    available: int | None = None
-    version: str | None = None
-    advice = ""
 
     def __init__(
         self,
@@ -107,14 +109,18 @@ class CommandTarget:
         self._type = np.dtype(TYPES[dtype])
         self._text = text_mode
         self._columns = list(columns)
+        self.facts = Facts(_ACCEPTS[role])
         self._open = False
 
-    def __enter__(self) -> Self:
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[Self]:
+        """Nothing starts before the first question; ``timeout`` is not needed."""
+        del timeout
         self._open = True
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._open = False
+        try:
+            yield self
+        finally:
+            self._open = False
 
     def again(self) -> Self:
         """The same program; every draw is a new process anyway."""
@@ -122,15 +128,29 @@ class CommandTarget:
         other._open = False
         return other
 
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """Run the program once: ``n`` vectors, shape (n, d), finite. It leaves no process.
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """Run the program once, or once per call; it leaves no process.
+
+        The seconds of a call are those of the whole run.
 
         Raises:
+            UsageError: a query result that is not 1 to 4096 finite numbers.
             SamplerTimeoutError: it had not ended after ``timeout`` seconds.
-            SamplerOutputError: too few or too many values, no numbers, or not finite.
+            SamplerOutputError: too few or too many values or lines, no numbers, or not finite.
             SamplerCrashError: it ended with a status other than 0.
         """
-        request(n, d, timeout)
+        accepts = self.facts.accepts
+        check_request(request, accepts, timeout=timeout, name=self.name, role=self.role)
+        if request.calls is not None:
+            return Reply(*timed_calls(partial(self._noise, request), request, timeout=timeout))
+        if request.input is None:
+            return Reply(self._noise(request, timeout))
+        if isinstance(request.input, Dataset):
+            return Reply(self._releases_of_data(request.input.records, request.n, timeout))
+        return Reply(self._releases(query_result(request.input), request.n, timeout))
+
+    def _noise(self, request: Request, timeout: float) -> Array:
+        n, d = request.n, request.dim
         argv = [word.replace("{n}", str(n)).replace("{d}", str(d)) for word in self._argv]
         read = self._read_text if self._text else self._read_binary
         call = f"(call n={n}, d={d})"
@@ -140,22 +160,7 @@ class CommandTarget:
             raise self._wrong(short, n, d)
         return finite(values.reshape(n, d), self.name)
 
-    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """Run the program ``calls`` times: values (calls·n, d), and each run's seconds in all.
-
-        Raises as :meth:`draw` does; ``timeout`` is for all of them.
-        """
-        return timed_draws(self.draw, calls, n, d, timeout=timeout)
-
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        """Run the program once: ``n`` finite releases (n, k) of the query result ``value`` (m,).
-
-        Raises:
-            UsageError: ``value`` is not 1 to 4096 finite numbers.
-            SamplerError: as in :meth:`draw`; its numbers are not ``n`` rows, or too many.
-        """
-        value = query_result(value)
-        request(n, value.size, timeout)
+    def _releases(self, value: Array, n: int, timeout: float) -> Array:
         written = self._released({"{value}": ",".join(map(repr, value.tolist()))}, n, timeout)
         size, column = len(written), 8 * n
         if not size or size % column:
@@ -166,12 +171,7 @@ class CommandTarget:
         releases = np.frombuffer(written, dtype="<f8").astype(np.float64, copy=False)
         return finite(releases.reshape(n, -1), self.name, "mechanism")
 
-    def release_any(self, dataset: Any, n: int, *, timeout: float) -> list[Any]:
-        """``n`` releases of ``dataset``, as JSON gives them.
-
-        Raises:
-            SamplerError: as in :meth:`draw`; it did not write ``n`` JSON values, one per line.
-        """
+    def _releases_of_data(self, dataset: Any, n: int, timeout: float) -> list[Any]:
         file, text = self._file_of(dataset)
         deadline = time.monotonic() + timeout
         together = any("{n}" in word for word in self._argv)
@@ -237,8 +237,7 @@ class CommandTarget:
     ) -> T:
         """Start the program, ``read`` until its deadline, and end it; messages name the ``call``."""
         if not self._open:
-            verb = "draw" if self.role == "sampler" else "release"
-            raise UsageError(f"{self.role} {self.name}: not open; {verb} inside `with`")
+            raise UsageError(f"{self.role} {self.name}: not open; ask inside `with`")
         deadline = time.monotonic() + timeout
         process = Process(argv, seconds=timeout, needs=files_of_command(argv))
         try:

@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,8 @@ import numpy.typing as npt
 from dpaudit.errors import DpauditError, SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text
 from dpaudit.targets.check import MOST, RELEASES, answered, numbers, raised_at, released
+from dpaudit.targets.endpoints.callees import Callee, open_callee
 from dpaudit.targets.endpoints.channel import HEADER
-from dpaudit.targets.endpoints.targets import Target, open_target
 from dpaudit.targets.plain import packed, unpacked_dataset
 from dpaudit.targets.sandbox.policy import cpu_seconds
 
@@ -37,7 +37,6 @@ _F64 = np.dtype(np.float64)
 _SPARE, _SLACK = 1.1, 5  # of the CPU time that was used, and seconds
 
 Array = npt.NDArray[np.float64]
-T = TypeVar("T")
 Answer = Array | bytes | dict[str, Any]
 
 
@@ -76,10 +75,10 @@ def _raised(
 
 
 class Dispatcher:
-    """Answers the auditor's questions about a target."""
+    """Answers the auditor's questions by what it calls."""
 
-    def __init__(self, target: Target, spec: Mapping[str, Any]) -> None:
-        self._target = target
+    def __init__(self, callee: Callee, spec: Mapping[str, Any]) -> None:
+        self._callee = callee
         self._spec = spec
         self._who = f"{spec['role']} {spec['name']}"
         self._dataset: tuple[str, Any] = "", None
@@ -91,16 +90,16 @@ class Dispatcher:
             DpauditError: our own, or what describes what the target raised or returned.
         """
         if not question:
-            target = self._target
-            about = {"dim": target.dim, "claim": target.claim, "instead": target.instead}
-            return {**about, "takes_value": target.takes_value}
+            names = ("dim", "claim", "instead", "takes_value")
+            return {name: getattr(self._callee, name) for name in names}
         n, d, call = question["n"], question["d"], question["call"]
         _allow(question["seconds"])
         if "dataset" in question:
             return self._release_any(question["dataset"], n)
         if "release" in question:
             result = np.frombuffer(base64.b64decode(question["release"])).copy()
-            return (self._timed if question.get("timed") else self._release)(result, n)
+            calls = question.get("calls")
+            return self._release(result, n) if calls is None else self._timed(result, calls)
         if "calls" in question:
             return self._calls(question["calls"], n, d, call)
         if "fork_seconds" in question:
@@ -110,15 +109,9 @@ class Dispatcher:
         return given - value if "value" in question else given
 
     def _noise(self, n: int, d: int, call: int, value: float = 0.0) -> Array:
-        noise = self._has(self._target.noise, "noise")
         with self._reported(f"call n={n}, d={d}"):
-            given = noise(n, d, call, value)
+            given = self._callee.noise(n, d, call, value)
         return answered(given, n, d, self._spec["name"])
-
-    def _has(self, answer: T | None, what: str) -> T:
-        if answer is None:
-            raise UsageError(f"{self._who}: has no {what}; leave them out")
-        return answer
 
     @contextlib.contextmanager
     def _reported(self, call: str) -> Iterator[None]:
@@ -126,24 +119,22 @@ class Dispatcher:
         try:
             yield
         except BaseException as error:  # foreign code may raise anything
-            if isinstance(error, DpauditError if self._target.ours else SamplerOutputError):
+            if isinstance(error, DpauditError if self._callee.ours else SamplerOutputError):
                 raise
-            raise _raised(error, self._spec, call, called=self._target.called) from None
+            raise _raised(error, self._spec, call, called=self._callee.called) from None
 
     def _release(self, value: Array, n: int) -> Array:
         """``n`` releases, shape (n, k)."""
-        release = self._has(self._target.release, "releases")
         with self._reported(f"call n={n}, d={len(value)}"):
-            given = self._no_text(release(value, n))
+            given = self._no_text(self._callee.release(value, n))
             array = released(given, n, len(value), self._spec["name"])
         return self._few(np.asarray(array, dtype=np.float64), n, array.shape[1])
 
     def _timed(self, value: Array, n: int) -> Array:
         """``n`` releases in as many calls, and each call's seconds as a last column."""
-        make, clock = self._has(self._target.once, "timed releases"), time.perf_counter_ns
-        given, taken = [], np.empty(n, dtype=np.int64)
+        clock, given, taken = time.perf_counter_ns, [], np.empty(n, dtype=np.int64)
         with self._reported(f"call n={n}, d={len(value)}"):
-            once = make(value)
+            once = self._callee.once(value)
             for i in range(n):
                 started = clock()
                 one = once()
@@ -175,13 +166,10 @@ class Dispatcher:
 
     def _release_any(self, dataset: str, n: int) -> bytes:
         """Releases of ``dataset`` (base64 of its packed form), packed."""
-        release_any = self._target.release_any
-        if release_any is None:
-            raise UsageError(f"{self._who}: takes no data set; give it query results")
         with self._reported(f"release n={n}"):
             if self._dataset[0] != dataset:
                 self._dataset = dataset, unpacked_dataset(base64.b64decode(dataset))
-            packed_releases = packed(release_any(self._dataset[1], n))
+            packed_releases = packed(self._callee.release_any(self._dataset[1], n))
         if len(packed_releases) > 8 * MOST:
             size = len(packed_releases)
             raise SamplerOutputError(
@@ -193,7 +181,7 @@ class Dispatcher:
         """``calls`` answers in turn, then the seconds that each call took."""
         answer = np.empty(calls * n * d + calls)
         values, seconds = answer[: calls * n * d].reshape(calls, n, d), answer[calls * n * d :]
-        draw, clock, shape = self._has(self._target.noise, "noise"), time.perf_counter_ns, (n, d)
+        draw, clock, shape = self._callee.noise, time.perf_counter_ns, (n, d)
         with self._reported(f"call n={n}, d={d}"):
             for i in range(calls):
                 started = clock()
@@ -258,7 +246,7 @@ def _allow(seconds: float) -> None:
 def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
     sys.path.insert(0, os.getcwd())
     try:
-        return Dispatcher(open_target(spec), spec)
+        return Dispatcher(open_callee(spec), spec)
     except DpauditError as error:
         return error
     except BaseException as error:  # noqa: BLE001 foreign code may raise anything

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -85,7 +85,7 @@ class _Release(AdapterTarget):
             needs=lambda: [str(where.folder)],
             interpreter=where.interpreter,
         )
-        self.version, self.advice = where.version, ""
+        self._facts = replace(self._facts, version=where.version, advice="")
         self._again = partial(type(self), where, target, role=role)
 
 

@@ -164,23 +164,23 @@ def _audited(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> di
 
 
 def _by_battery(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
-    with where.sampler(check.mechanism) as sampler:
-        if sampler.claim is None:
+    with where.sampler(check.mechanism).open(timeout=60) as sampler:
+        if sampler.facts.claim is None:
             raise UsageError(
                 f"check={check}: the adapter states no law of this noise; audit the mechanism"
             )
         result = run_audit(
             sampler,
-            claim=Claim.parse(sampler.claim),
+            claim=Claim.parse(sampler.facts.claim),
             options=grid.options.noise(seed, share=grid.pairs),
         )
-        return {"claim": sampler.claim, **_verdict(result, grid)}
+        return {"claim": sampler.facts.claim, **_verdict(result, grid)}
 
 
 def _by_attack(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     assert check.epsilon is not None  # noqa: S101 such a check has a claim
     events, options = check.method == EVENTS, grid.options
-    with where.mechanism(check.mechanism) as mechanism:
+    with where.mechanism(check.mechanism).open(timeout=60) as mechanism:
         result = run_mechanism_audit(
             mechanism,
             neighbours=parse_neighbours("0,1"),

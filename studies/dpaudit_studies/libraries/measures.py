@@ -86,7 +86,7 @@ def libraries(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _audit(subject: Case, grid: LibrariesGrid, *, seed: str) -> tuple[str | None, MechanismResult]:
-    with open_mechanism(subject.mechanism, seed=seed) as mechanism:
+    with open_mechanism(subject.mechanism, seed=seed).open(timeout=60) as mechanism:
         result = run_mechanism_audit(
             mechanism,
             neighbours=None if subject.neighbours is None else parse_neighbours(subject.neighbours),
@@ -98,7 +98,7 @@ def _audit(subject: Case, grid: LibrariesGrid, *, seed: str) -> tuple[str | None
                 seed=seed,
             ),
         )
-        return getattr(mechanism, "version", None), result
+        return mechanism.facts.version, result
 
 
 def _short(neighbours: str | None) -> str:
@@ -232,8 +232,8 @@ def controls(cell: Cell, arm: None) -> dict[str, Any]:
     about = {"library": subject.library, "mechanism": subject.mechanism, "attack": subject.attack}
     bounds = []
     try:
-        with open_mechanism(
-            subject.mechanism, seed=f"{cell.settings['seed']}/{cell.id}"
+        with open_mechanism(subject.mechanism, seed=f"{cell.settings['seed']}/{cell.id}").open(
+            timeout=60
         ) as mechanism:
             for i in range(trials):
                 result = run_mechanism_audit(
