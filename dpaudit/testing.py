@@ -305,17 +305,17 @@ def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
         mechanism.log_likelihood(mechanism.privatize(objects, stream=stream.child(i)), every)
         for i in (1, 2)
     )
-    seen = mechanism.log_likelihood(one, every)
+    likelihood = mechanism.log_likelihood(one, every)
     _require(
-        seen.shape == (len(objects), universe),
-        f"likelihoods have shape {seen.shape}, wanted (64, {universe})",
+        likelihood.shape == (len(objects), universe),
+        f"likelihoods have shape {likelihood.shape}, wanted (64, {universe})",
     )
-    _require(np.array_equal(seen, again), "the same stream gave other reports")
+    _require(np.array_equal(likelihood, again), "the same stream gave other reports")
     _require(
-        math.isinf(mechanism.epsilon) or not np.array_equal(seen, other),
+        math.isinf(mechanism.epsilon) or not np.array_equal(likelihood, other),
         "another stream gave the same reports",
     )
-    apart = float((seen.max(axis=1) - seen.min(axis=1)).max())
+    apart = float((likelihood.max(axis=1) - likelihood.min(axis=1)).max())
     _require(
         apart <= mechanism.epsilon * (1 + 1e-9), f"two objects are {apart:.6g} apart, above epsilon"
     )
@@ -414,9 +414,9 @@ def check_target(target: Target, *, dim: int = 8) -> None:
     _require(not same, "two calls gave the same values")
 
 
-def _check_members(given: object, members: Sequence[str], hint: str) -> None:
-    lacking = [name for name in members if not hasattr(given, name)]
-    _require(not lacking, f"{type(given).__name__} lacks {', '.join(lacking)}{hint}")
+def _check_members(plugin: object, members: Sequence[str], hint: str) -> None:
+    lacking = [name for name in members if not hasattr(plugin, name)]
+    _require(not lacking, f"{type(plugin).__name__} lacks {', '.join(lacking)}{hint}")
 
 
 class _Block:

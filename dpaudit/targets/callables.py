@@ -24,7 +24,7 @@ import numpy as np
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.protocols import Dataset, Facts, Kind, Reply, Request
 from dpaudit.results.text import error_text
-from dpaudit.targets.check import check_request, finite, raised_at, released
+from dpaudit.targets.check import check_request, raised_at, release_array, require_finite
 from dpaudit.targets.endpoints.callees import datasets_callee, function_callee
 from dpaudit.types import BlindSpot, WithTests
 
@@ -95,10 +95,10 @@ class Subject:
         return f"PYTHONPATH={shlex.quote(os.path.relpath(self.root))} {line}"
 
 
-def reproducible(result: R, what: Subject, *, again: str = "") -> R:
+def reproducible(result: R, subject: Subject, *, again: str = "") -> R:
     """``result`` with commands that work here; ``again`` is that of a callable of this process."""
     tests = tuple(
-        replace(t, reproduce=again if what.target is None else what.command(t.reproduce))
+        replace(t, reproduce=again if subject.target is None else subject.command(t.reproduce))
         if t.finding
         else t
         for t in result.tests
@@ -106,34 +106,35 @@ def reproducible(result: R, what: Subject, *, again: str = "") -> R:
     return replace(result, tests=tests)  # type: ignore[type-var]  # each is a dataclass
 
 
-def subject(given: str | Callable[..., Any], *, in_process: bool | None) -> Subject:
+def subject(sampler: str | Callable[..., Any], *, in_process: bool | None) -> Subject:
     """What to audit, and where: ``in_process`` True keeps a callable here, False runs it elsewhere.
 
     Raises:
         UsageError: neither a target nor a callable, or ``in_process`` cannot be met.
     """
-    if isinstance(given, str):
+    if isinstance(sampler, str):
         if in_process:
             raise UsageError(
-                f"in_process=True: {given} is a target and runs in its own process; pass a callable"
+                f"in_process=True: {sampler} is a target and runs in its own process; "
+                "pass a callable"
             )
-        return Subject(given, target=given)
-    if not callable(given):
+        return Subject(sampler, target=sampler)
+    if not callable(sampler):
         raise UsageError(
-            f"sampler={given!r}: neither a target nor a callable; "
+            f"sampler={sampler!r}: neither a target nor a callable; "
             "pass e.g. 'numpy:laplace' or f(n, d)"
         )
-    found = None if in_process else _importable(given)
-    if found is not None:
-        return found
-    name = getattr(given, "__qualname__", None) or type(given).__qualname__
+    importable = None if in_process else _importable(sampler)
+    if importable is not None:
+        return importable
+    name = getattr(sampler, "__qualname__", None) or type(sampler).__qualname__
     if in_process is False:
         raise UsageError(
             f"in_process=False: {name} is not a function that its module holds under its name, so "
             "no other process can import it; define it at the top level of a module, or leave "
             "in_process out"
         )
-    return Subject(f"{name} (in this process)", function=given)
+    return Subject(f"{name} (in this process)", function=sampler)
 
 
 def _importable(function: Callable[..., Any]) -> Subject | None:
@@ -141,10 +142,10 @@ def _importable(function: Callable[..., Any]) -> Subject | None:
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     name, file = getattr(function, "__qualname__", ""), getattr(module, "__file__", None) or ""
     try:
-        found = attrgetter(name)(module) if name else None
+        member = attrgetter(name)(module) if name else None
     except AttributeError:
-        found = None
-    if module is None or found is not function or module.__name__ == "__main__":
+        member = None
+    if module is None or member is not function or module.__name__ == "__main__":
         return None
     path, root = Path(file), None
     parts = [] if path.stem == "__init__" else [path.stem]
@@ -239,19 +240,19 @@ class CallableTarget:
             return Reply(values)
         if request.input is None:
             values = self._called(callee.noise, f"call n={n}, d={d}", timeout, n, d, 0, 0.0)
-            return Reply(finite(values, self.name))
+            return Reply(require_finite(values, self.name))
         value = np.asarray(request.input)
         m = len(value)
         releases = self._called(
             callee.release, f"release n={n} of m={m} numbers", timeout, value, n
         )
-        array = np.ascontiguousarray(released(releases, n, m, self.name), dtype=np.float64)
-        return Reply(finite(array, self.name, "mechanism"))
+        array = np.ascontiguousarray(release_array(releases, n, m, self.name), dtype=np.float64)
+        return Reply(require_finite(array, self.name, "mechanism"))
 
     def _called(self, answer: Callable[..., T], call: str, timeout: float, *arguments: Any) -> T:
         began = time.monotonic()
         try:
-            given = answer(*arguments)
+            values = answer(*arguments)
         except SamplerOutputError:
             raise
         except Exception as error:  # noqa: BLE001 foreign code may raise anything
@@ -263,4 +264,4 @@ class CallableTarget:
             raise SamplerTimeoutError(
                 f"{self.name} took {took:.3g} s, more than was left of the time limit ({call})"
             )
-        return given
+        return values

@@ -18,8 +18,8 @@ from dpaudit.results.text import error_text, one_line
 if TYPE_CHECKING:  # a worker starts without it
     from dpaudit.protocols import Kind, Request
 
-__all__ = ["MOST", "RELEASES", "TYPES", "answered", "check_request", "finite", "numbers"]
-__all__ += ["plain_f64", "query_result", "raised_at", "released", "timed_calls"]
+__all__ = ["MOST", "RELEASES", "TYPES", "check_request", "noise_array", "numbers", "require_finite"]
+__all__ += ["plain_f64", "query_result", "raised_at", "release_array", "timed_calls"]
 
 TYPES = {"f64": "<f8", "f32": "<f4"}
 """Number types that bytes from outside may have; little-endian."""
@@ -91,14 +91,14 @@ def timed_calls(
     return values.reshape(request.rows, request.dim), seconds
 
 
-def answered(given: Any, n: int, d: int, name: str) -> Array:
+def noise_array(values: Any, n: int, d: int, name: str) -> Array:
     """An answer as a contiguous float64 array (n, d); (n,) is accepted if d = 1.
 
     Raises:
         SamplerOutputError: not numbers, or another shape.
     """
     call = f"(call n={n}, d={d}); return an array of numbers of shape (n, d)"
-    array = numbers(given, f"sampler {name} returned", call)
+    array = numbers(values, f"sampler {name} returned", call)
     if array.shape != (n, d) and not (d == 1 and array.shape == (n,)):
         one = "" if array.shape else "; if it gives one number per call, say --call 'f()'"
         raise SamplerOutputError(
@@ -107,20 +107,20 @@ def answered(given: Any, n: int, d: int, name: str) -> Array:
     return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
 
 
-def released(given: Any, n: int, m: int, name: str) -> npt.NDArray[Any]:
+def release_array(releases: Any, n: int, m: int, name: str) -> npt.NDArray[Any]:
     """``n`` releases of ``m`` numbers as an array (n, k); (n,) is accepted.
 
     Raises:
         SamplerOutputError: not numbers, or another shape.
     """
     who, call = f"mechanism {name} returned", RELEASES.format(n, m)
-    array = numbers(given, who, call)
+    array = numbers(releases, who, call)
     if array.ndim not in (1, 2) or len(array) != n or not array.size:
         raise SamplerOutputError(f"{who} shape {array.shape} {call}")
     return array.reshape(n, -1)
 
 
-def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
+def numbers(values: Any, who: str, call: str) -> npt.NDArray[Any]:
     """An answer as an array of real numbers that float64 holds exactly.
 
     ``who`` and ``call`` are for the message.
@@ -131,17 +131,18 @@ def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
             change them.
     """
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise NotNumbersError(
-            f"{who} type={type(given).__name__}, which is not an array ({error_text(error)}) {call}"
+            f"{who} type={type(values).__name__}, which is not an array ({error_text(error)}) "
+            f"{call}"
         ) from None
     kind = array.dtype.kind
     if kind == "O" and array.size and all(type(x) is int for x in array.flat):
         raise _rounded(who, max(array.flat, key=abs))
     if kind not in "iuf":
         raise NotNumbersError(
-            f"{who} type={type(given).__name__}, dtype={array.dtype}, which is not real numbers "
+            f"{who} type={type(values).__name__}, dtype={array.dtype}, which is not real numbers "
             f"{call}"
         )
     if kind in "iu" and array.itemsize == 8 and array.size:
@@ -185,7 +186,7 @@ def raised_at(error: BaseException) -> str:
     return f"{one_line(os.path.basename(file), limit=80)}, line {line}"
 
 
-def finite(values: Array, name: str, role: str = "sampler") -> Array:
+def require_finite(values: Array, name: str, role: str = "sampler") -> Array:
     """``values`` (n, d), if all of them are finite; ``role`` is what ``name`` is, for the message.
 
     Raises:

@@ -119,9 +119,9 @@ def _refuse_unknown(text: str, kinds: Collection[str], sources: Collection[str])
     name = text.partition(":")[0]
     if name in kinds:
         return
-    from dpaudit.targets.hints import meant
+    from dpaudit.targets.hints import suggested_target
 
-    if hint := meant(text, releases=False):
+    if hint := suggested_target(text, releases=False):
         raise UnknownNameError(f"sampler={one_line(text, limit=200)}: {hint}")
     near = registry.nearest(name, [*sources, *kinds])
     near = near if "did you mean" in near else ";"
@@ -201,9 +201,9 @@ def open_mechanism(
         endpoint: Target = registry.load("samplers", name)(target, role="mechanism", **how)
         return endpoint
     if name not in kinds:
-        from dpaudit.targets.hints import meant
+        from dpaudit.targets.hints import suggested_target
 
-        if hint := meant(text, releases=True):
+        if hint := suggested_target(text, releases=True):
             raise UnknownNameError(f"mechanism={one_line(text, limit=200)}: {hint}")
         near = registry.nearest(name, [*sources, *kinds])
         raise UnknownNameError(f"mechanism={text}: {name!r} is not known{near}; {example}")

@@ -17,10 +17,10 @@ from dpaudit_studies.history.subjects import SUBJECTS, Check, Subject, subject
 from tests.command_line import here
 
 ADAPTER = """
-from dpaudit.targets.adapters.base import Library, LibraryMechanism, added, claims
+from dpaudit.targets.adapters.base import Library, LibraryMechanism, additive, claims
 
 def make(module, *, scale):
-    return added(lambda size: module.noise(scale, size))
+    return additive(lambda size: module.noise(scale, size))
 
 LIBRARY = Library(
     name="toy", module="toydp", install="", distribution="toydp", tested="1.1",

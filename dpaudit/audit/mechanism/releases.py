@@ -49,12 +49,12 @@ class Releases:
     @property
     def calls(self) -> tuple[list[Array], list[Array]]:
         """All releases by call, at each neighbour: views, shape (n, k) each."""
-        found: tuple[list[Array], list[Array]] = ([], [])
+        blocks: tuple[list[Array], list[Array]] = ([], [])
         for half, sizes in zip((self.learn, self.count), self.sizes, strict=True):
             for side in (0, 1):
                 if sizes[side]:
-                    found[side].extend(np.split(half[side], np.cumsum(sizes[side])[:-1]))
-        return found
+                    blocks[side].extend(np.split(half[side], np.cumsum(sizes[side])[:-1]))
+        return blocks
 
 
 def draw_releases(
@@ -90,7 +90,7 @@ def draw_releases(
     half = samples // 2 if learning else samples
     pairs = max(_PAIRS, -(-half // (_LARGEST_TIMED if timed else _LARGEST_BLOCK)))
     blocks = [b for b in np.diff(np.linspace(0, half, pairs + 1).round().astype(int)).tolist() if b]
-    kept: list[list[list[Array]]] = [[[], []], [[], []]]
+    halves: list[list[list[Array]]] = [[[], []], [[], []]]
     done, width, late = 0, 0, ""
     for counting in (False, True) if learning else (True,):
         for block in blocks:
@@ -101,21 +101,21 @@ def draw_releases(
             pair: list[list[Array]] = [[], []]
             try:
                 for side, n in _turns(sizes, rng=rng, timed=timed):
-                    got = _release(mechanism, neighbours[side], n, limit=limit, timed=timed)
-                    width = _same_width(mechanism, got, width, samples=samples)
-                    pair[side].append(got)
+                    rows = _release(mechanism, neighbours[side], n, limit=limit, timed=timed)
+                    width = _same_width(mechanism, rows, width, samples=samples)
+                    pair[side].append(rows)
             except SamplerTimeoutError as error:
-                if not kept[1][0]:
+                if not halves[1][0]:
                     raise
                 late = str(error)
                 break
             for side in (0, 1):
-                kept[counting][side].append(_joined(pair[side], width))
+                halves[counting][side].append(_joined(pair[side], width))
             done += sum(sizes)
             if progress is not None:
                 progress(done, 4 * half if learning else 2 * half)
-    learn, count = ((_joined(a, width), _joined(b, width)) for a, b in kept)
-    by_call = [([], []) if timed else ([*map(len, a)], [*map(len, b)]) for a, b in kept]
+    learn, count = ((_joined(a, width), _joined(b, width)) for a, b in halves)
+    by_call = [([], []) if timed else ([*map(len, a)], [*map(len, b)]) for a, b in halves]
     return Releases(learn, count, late, (by_call[0], by_call[1]))
 
 
@@ -354,13 +354,13 @@ class EncodedReleases:
         if self.encoding is None:
             return ""
         sides = zip(*(x.T for x in self._learnt), strict=True)
-        found = [(*_most_apart(a, b), -j) for j, (a, b) in enumerate(sides)]
-        gap, share0, share1, value, place = max(found, key=lambda f: (f[0], f[-1]))
+        columns = [(*_most_apart(a, b), -j) for j, (a, b) in enumerate(sides)]
+        gap, share0, share1, value, place = max(columns, key=lambda f: (f[0], f[-1]))
         if gap < _WORTH_SAYING:
             return ""
-        says = one_line(self.encoding.says(-int(place), value), limit=120)
+        statement = one_line(self.encoding.says(-int(place), value), limit=120)
         return (
-            f"Releases differ most in this: {says}, in {share0:.3g} of those at the first and "
+            f"Releases differ most in this: {statement}, in {share0:.3g} of those at the first and "
             f"{share1:.3g} at the second data set (learning half)."
         )
 

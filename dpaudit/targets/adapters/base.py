@@ -31,18 +31,18 @@ __all__ = [
     "Each",
     "Library",
     "LibraryMechanism",
-    "added",
+    "additive",
     "advice",
-    "claimed",
     "claims",
-    "installed",
+    "installed_version",
     "law",
     "of_data",
     "open_adapter",
+    "stated_claim",
 ]
 
 
-def installed(distribution: str, *, path: Sequence[str] | None = None) -> str | None:
+def installed_version(distribution: str, *, path: Sequence[str] | None = None) -> str | None:
     """The installed version of a distribution by its PyPI name; None if it is not installed.
 
     ``distribution`` '' is Python itself. ``path`` are the folders to look in, by default those of
@@ -51,8 +51,10 @@ def installed(distribution: str, *, path: Sequence[str] | None = None) -> str | 
     if not distribution:
         return platform.python_version()
     folders = sys.path if path is None else list(path)
-    found = next(iter(metadata.Distribution.discover(name=distribution, path=folders)), None)
-    return None if found is None else found.version
+    distributions = next(
+        iter(metadata.Distribution.discover(name=distribution, path=folders)), None
+    )
+    return None if distributions is None else distributions.version
 
 
 def advice(name: str, distribution: str, *, tested: str, installed: str | None) -> str:
@@ -123,7 +125,7 @@ class Library:
     @property
     def version(self) -> str | None:
         """The installed version, read without importing the library; None if there is none."""
-        return installed(self.distribution)
+        return installed_version(self.distribution)
 
     @property
     def advice(self) -> str:
@@ -146,19 +148,19 @@ class Library:
                 f"mechanism={ref.name}: not in {self.name}{near}; {self.name} has: {known}"
             )
         mechanism = self.table[ref.name]
-        for option, given in ref.options.items():
+        for option, setting in ref.options.items():
             if option not in mechanism.options:
                 word = next((own for own in mechanism.options if {own, option} <= _SPREAD), "")
                 near = f"; {self.name} calls it {word}" if word else ""
                 near += registry.nearest(option, mechanism.options)
                 raise UnknownNameError(
-                    f"{option}={given}: {self.name}:{ref.name} has no such option{near}"
+                    f"{option}={setting}: {self.name}:{ref.name} has no such option{near}"
                 )
         options = {**mechanism.options, **ref.options}
         for option, value in options.items():
             if value is None:
-                what = f"{self.name}:{ref.name}"
-                raise UsageError(f"{option}: {what} needs it; write {what}:{option}=1")
+                label = f"{self.name}:{ref.name}"
+                raise UsageError(f"{option}: {label} needs it; write {label}:{option}=1")
             _check(option, value, mechanism)
         return mechanism, options
 
@@ -236,7 +238,7 @@ class AdapterTarget(Worker):
         spec = {"kind": "adapter", "place": place or library.name, "member": target, "role": role}
         facts = Facts(
             ACCEPTS[role],
-            claim=claimed(mechanism, options) if role == "sampler" else None,
+            claim=stated_claim(mechanism, options) if role == "sampler" else None,
             version=library.version,
             advice=library.advice,
         )
@@ -318,7 +320,7 @@ def _imported(library: Library, who: str) -> Any:
         ) from None
 
 
-def added(draw: Callable[[tuple[int, int]], Any]) -> Release:
+def additive(draw: Callable[[tuple[int, int]], Any]) -> Release:
     """A release that adds what ``draw((n, m))`` gives."""
     return lambda value, n: value + draw((n, len(value)))
 
@@ -375,7 +377,7 @@ def _numbers(value: Array, *, whole: bool) -> list[Any]:
     return [int(x) for x in value.tolist()] if whole else value.tolist()
 
 
-def claimed(mechanism: LibraryMechanism, options: Mapping[str, Any]) -> str | None:
+def stated_claim(mechanism: LibraryMechanism, options: Mapping[str, Any]) -> str | None:
     """The law that the library documents for this noise, as a claim; None if it has no name."""
     if mechanism.claim is None:
         return None

@@ -196,10 +196,10 @@ def datasets_callee(
     releases = ReleasesBy(how, function, copied=dataset_copy)
 
     def release_any(dataset: Any, n: int) -> Array | list[Any]:
-        given = releases(dataset, n)
+        released = releases(dataset, n)
         if features is not None:
-            given = [features(release) for release in given]
-        return releases_of(given, n, who=f"mechanism {name}")
+            released = [features(release) for release in released]
+        return releases_of(released, n, who=f"mechanism {name}")
 
     return Callee(release_any=release_any, ours=True, called=str(how))
 

@@ -24,7 +24,14 @@ from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeout
 from dpaudit.protocols import Dataset, Facts, Kind, Reply, Request
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
-from dpaudit.targets.check import MOST, TYPES, check_request, finite, query_result, timed_calls
+from dpaudit.targets.check import (
+    MOST,
+    TYPES,
+    check_request,
+    query_result,
+    require_finite,
+    timed_calls,
+)
 from dpaudit.targets.plain import jsonable, of_json
 from dpaudit.targets.sandbox.process import Process
 from dpaudit.targets.sandbox.view import files_of_command
@@ -98,12 +105,12 @@ class CommandTarget:
                 f"dtype={dtype}: numbers written as text have no dtype; leave out one of the two"
             )
         self._argv = _program(target)
-        for field, what in _FIELDS[role].items():
+        for field, meaning in _FIELDS[role].items():
             if not any(field in word for word in self._argv[1:]):
                 whole = role == "mechanism"
                 form, its = ("--value={value}", "it") if whole else ("{dataset}", "its path")
                 raise UsageError(
-                    f"mechanism={self.name}: must be told {what}; write {field} for {its}, e.g. "
+                    f"mechanism={self.name}: must be told {meaning}; write {field} for {its}, e.g. "
                     f"command:{self._argv[0]} {form} {{n}}"
                 )
         self._type = np.dtype(TYPES[dtype])
@@ -158,7 +165,7 @@ class CommandTarget:
         values, short = self._run(argv, partial(read, n, d), call, remedy, timeout=timeout)
         if short:
             raise self._wrong(short, n, d)
-        return finite(values.reshape(n, d), self.name)
+        return require_finite(values.reshape(n, d), self.name)
 
     def _releases(self, value: Array, n: int, timeout: float) -> Array:
         written = self._released({"{value}": ",".join(map(repr, value.tolist()))}, n, timeout)
@@ -169,7 +176,7 @@ class CommandTarget:
                 f"release (release n={n}); write n rows of equally many little-endian float64"
             )
         releases = np.frombuffer(written, dtype="<f8").astype(np.float64, copy=False)
-        return finite(releases.reshape(n, -1), self.name, "mechanism")
+        return require_finite(releases.reshape(n, -1), self.name, "mechanism")
 
     def _releases_of_data(self, dataset: Any, n: int, timeout: float) -> list[Any]:
         file, text = self._file_of(dataset)
@@ -282,14 +289,14 @@ class CommandTarget:
         size = len(buffer)
         while size == len(buffer):
             size = process.read(memoryview(buffer), deadline=deadline)
-            words = (rest + buffer[:size]).split()
-            cut = size == len(buffer) and bool(words) and not buffer[-1:].isspace()
-            rest = words.pop() if cut else b""
+            numbers = (rest + buffer[:size]).split()
+            cut = size == len(buffer) and bool(numbers) and not buffer[-1:].isspace()
+            rest = numbers.pop() if cut else b""
             if len(rest) > _LONGEST_NUMBER:
                 raise self._no_number(rest)
-            if got + len(words) > n * d:
-                raise self._wrong(f"at least {got + len(words)} values", n, d)
-            for word in words:
+            if got + len(numbers) > n * d:
+                raise self._wrong(f"at least {got + len(numbers)} values", n, d)
+            for word in numbers:
                 try:
                     values[got] = float(word)
                 except ValueError:
@@ -298,9 +305,9 @@ class CommandTarget:
         return values, "" if got == n * d else f"{got} values"
 
     def _no_number(self, word: bytes) -> SamplerOutputError:
-        shown = word[:40].decode(errors="replace")
+        text = word[:40].decode(errors="replace")
         return SamplerOutputError(
-            f"sampler {self.name} wrote {shown!r}, which is not a number; "
+            f"sampler {self.name} wrote {text!r}, which is not a number; "
             "text is decimal numbers between white space, without text_mode it is binary"
         )
 
@@ -325,16 +332,16 @@ def _program(target: str) -> list[str]:
         UsageError: the text cannot be split, or there is no such program.
     """
     try:
-        words = shlex.split(target)
-        if len(words) == 1 and " " in words[0] and not shutil.which(words[0]):
-            words = shlex.split(words[0])  # the quotes of command:'…' came through
+        argv = shlex.split(target)
+        if len(argv) == 1 and " " in argv[0] and not shutil.which(argv[0]):
+            argv = shlex.split(argv[0])  # the quotes of command:'…' came through
     except ValueError as error:
         raise UsageError(
             f"command={target}: cannot be split into words ({error}); fix the quotes"
         ) from None
-    if not words or not shutil.which(words[0]):
-        name, rule = words[0] if words else "", "no such program; give its path"
+    if not argv or not shutil.which(argv[0]):
+        name, rule = argv[0] if argv else "", "no such program; give its path"
         if os.path.isfile(name):
             rule = "is not executable; chmod +x it"
         raise UsageError(f"command={name}: {rule} (from {os.getcwd()})")
-    return words
+    return argv

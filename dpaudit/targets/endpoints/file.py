@@ -23,7 +23,7 @@ from dpaudit.protocols import Facts, Reply, Request
 from dpaudit.results.arrays import Archive, fill, map_npy
 from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line
-from dpaudit.targets.check import TYPES, check_request, finite, plain_f64
+from dpaudit.targets.check import TYPES, check_request, plain_f64, require_finite
 
 __all__ = ["READERS", "FileTarget", "RecordedReleases", "lines_of", "open_text"]
 
@@ -141,7 +141,7 @@ class FileTarget:
                 "fix it"
             ) from None
         self._next += n
-        return finite(values, self.name)
+        return require_finite(values, self.name)
 
 
 class RecordedReleases:

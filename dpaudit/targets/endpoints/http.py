@@ -29,7 +29,7 @@ from dpaudit.errors import (
 )
 from dpaudit.protocols import Dataset, Facts, Kind, Reply, Request
 from dpaudit.results.text import error_text, one_line
-from dpaudit.targets.check import MOST, TYPES, check_request, finite, query_result
+from dpaudit.targets.check import MOST, TYPES, check_request, query_result, require_finite
 from dpaudit.targets.plain import jsonable, of_json
 
 __all__ = ["HttpTarget", "HttpsTarget"]
@@ -214,17 +214,17 @@ class HttpTarget:
             _, seconds[i] = self._exchange(
                 question, take, call=call, deadline=deadline, timeout=timeout
             )
-        return Reply(finite(values, self.name), None if request.calls is None else seconds)
+        return Reply(require_finite(values, self.name), None if request.calls is None else seconds)
 
     def _values(self, response: http.client.HTTPResponse, *, out: Array, call: str) -> None:
         """Fill ``out`` with the values of an answer, which must have exactly as many."""
         width = self._type.itemsize
         size = out.size * width
-        wanted = f"wanted exactly {size} bytes, {out.size} values of {width} bytes {call}"
-        self._checked(response, call, wanted)
+        rule = f"wanted exactly {size} bytes, {out.size} values of {width} bytes {call}"
+        self._checked(response, call, rule)
         if response.length not in (None, size):
             raise SamplerOutputError(
-                f"sampler {self.name} answered with Content-Length={response.length}, {wanted}; "
+                f"sampler {self.name} answered with Content-Length={response.length}, {rule}; "
                 "send that many, or set their type with dtype (f64 or f32)"
             )
         got, least = 0, ""
@@ -241,54 +241,54 @@ class HttpTarget:
             got, least = got + len(error.partial), "at least "
         if got < size:
             raise SamplerOutputError(
-                f"sampler {self.name} gave {least}{got} bytes and then the end, {wanted}; "
+                f"sampler {self.name} gave {least}{got} bytes and then the end, {rule}; "
                 "send them all"
             )
         if self._surplus(response):
             raise SamplerOutputError(
-                f"sampler {self.name} gave at least {size + 1} bytes, {wanted}; send that many"
+                f"sampler {self.name} gave at least {size + 1} bytes, {rule}; send that many"
             )
 
     def _releases(self, value: Array, n: int, timeout: float) -> Array:
         row = 8 * n
-        wanted = f"wanted n rows of equally many little-endian float64, {row} bytes or a multiple"
+        rule = f"wanted n rows of equally many little-endian float64, {row} bytes or a multiple"
         question = {"value": value.tolist(), "n": n}
-        came = self._released(question, wanted, most=8 * MOST, row=row, timeout=timeout)
-        releases = np.frombuffer(came, dtype="<f8").astype(np.float64, copy=False)
-        return finite(releases.reshape(n, -1), self.name, self.role)
+        content = self._released(question, rule, most=8 * MOST, row=row, timeout=timeout)
+        releases = np.frombuffer(content, dtype="<f8").astype(np.float64, copy=False)
+        return require_finite(releases.reshape(n, -1), self.name, self.role)
 
     def _releases_of_data(self, dataset: Any, n: int, timeout: float) -> list[Any]:
         question = {"dataset": jsonable(dataset), "n": n}
-        call, wanted = f"(release n={n})", f"wanted a JSON array of {n} releases"
-        came = self._released(question, wanted, most=_MOST_TEXT, timeout=timeout)
+        call, rule = f"(release n={n})", f"wanted a JSON array of {n} releases"
+        content = self._released(question, rule, most=_MOST_TEXT, timeout=timeout)
         try:
-            releases = of_json(came)
+            releases = of_json(content)
         except ValueError as error:
             raise SamplerOutputError(
                 f"mechanism {self.name}: its answer is no JSON ({one_line(error, limit=100)}), "
-                f"{wanted} {call}; fix the server"
+                f"{rule} {call}; fix the server"
             ) from None
         if isinstance(releases, list) and len(releases) == n:
             return releases
         many = isinstance(releases, list)
-        given = f"{len(releases)} releases" if many else type(releases).__name__
+        kind = f"{len(releases)} releases" if many else type(releases).__name__
         raise SamplerOutputError(
-            f"mechanism {self.name} answered with {given}, {wanted} {call}; fix the server"
+            f"mechanism {self.name} answered with {kind}, {rule} {call}; fix the server"
         )
 
     def _released(
-        self, question: dict[str, Any], wanted: str, *, most: int, row: int = 1, timeout: float
+        self, question: dict[str, Any], rule: str, *, most: int, row: int = 1, timeout: float
     ) -> bytearray:
         """An answer of 1 to ``most`` bytes, a multiple of ``row``."""
         call, deadline = f"(release n={question['n']})", time.monotonic() + timeout
 
         def take(response: http.client.HTTPResponse) -> bytearray:
-            came = self._body(response, call=call, wanted=wanted, most=most)
-            if len(came) % row:
+            content = self._body(response, call=call, rule=rule, most=most)
+            if len(content) % row:
                 raise SamplerOutputError(
-                    f"mechanism {self.name} gave {len(came)} bytes, {wanted} {call}; send them all"
+                    f"mechanism {self.name} gave {len(content)} bytes, {rule} {call}; send them all"
                 )
-            return came
+            return content
 
         return self._exchange(question, take, call=call, deadline=deadline, timeout=timeout)[0]
 
@@ -397,13 +397,13 @@ class HttpTarget:
     def _ask(self, body: str, deadline: float) -> http.client.HTTPResponse:
         """Send, and read to the end of the headers; retry once if a kept connection is dead."""
         assert self._reader is not None  # noqa: S101 for mypy: connected
-        kept = self._reader.raw.deadline > 0
+        reused = self._reader.raw.deadline > 0
         if self._reader.surplus():
             raise SamplerOutputError(
                 f"{self.role} {self.name} sent more than its last answer's length; "
                 "Content-Length must be the body's"
             )
-        for last in (not kept, True):
+        for last in (not reused, True):
             if self._reader is None or self._reader.raw.ended:
                 self._hang_up()
                 self._reader = self._connect(deadline)
@@ -419,48 +419,53 @@ class HttpTarget:
                 self._hang_up()
         return response
 
-    def _checked(self, response: http.client.HTTPResponse, call: str, wanted: str) -> None:
-        """Refuse an answer by its head; ``call`` and ``wanted`` are for messages."""
+    def _checked(self, response: http.client.HTTPResponse, call: str, rule: str) -> None:
+        """Refuse an answer by its head; ``call`` and ``rule`` are for messages."""
         if response.status != http.HTTPStatus.OK:
             raise self._refusal(response, call)
         coding = response.headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":
-            given = one_line(coding, limit=_QUOTED)
+            value = one_line(coding, limit=_QUOTED)
             raise SamplerOutputError(
-                f"{self.role} {self.name} answered with Content-Encoding={given}; "
+                f"{self.role} {self.name} answered with Content-Encoding={value}; "
                 "send the values as they are"
             )
         lengths = {length.strip() for length in response.headers.get_all("Content-Length", ())}
         # http.client would ignore an invalid one
         if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):
-            given = one_line(", ".join(sorted(lengths)), limit=_QUOTED)
+            value = one_line(", ".join(sorted(lengths)), limit=_QUOTED)
             raise SamplerOutputError(
-                f"{self.role} {self.name} answered with Content-Length={given}, {wanted}; "
+                f"{self.role} {self.name} answered with Content-Length={value}, {rule}; "
                 "send one whole number"
             )
 
     def _body(
-        self, response: http.client.HTTPResponse, *, call: str, wanted: str, most: int
+        self, response: http.client.HTTPResponse, *, call: str, rule: str, most: int
     ) -> bytearray:
         """All of an answer whose length it tells itself: 1 to ``most`` bytes."""
-        self._checked(response, call, wanted)
-        who, came, length, short = f"{self.role} {self.name} gave", bytearray(), response.length, ""
+        self._checked(response, call, rule)
+        who, content, length, short = (
+            f"{self.role} {self.name} gave",
+            bytearray(),
+            response.length,
+            "",
+        )
         try:
-            while max(len(came), length or 0) <= most and (more := response.read(_PIECE)):
-                came += more
+            while max(len(content), length or 0) <= most and (more := response.read(_PIECE)):
+                content += more
         except http.client.IncompleteRead:
             short = " and then the end of a chunk was missing"
-        if max(len(came), length or 0) > most:
+        if max(len(content), length or 0) > most:
             raise SamplerOutputError(f"{who} more than {most} bytes {call}; ask for fewer")
-        if length is not None and len(came) < length:
+        if length is not None and len(content) < length:
             short = f" of {length} and then the end"
-        if short or not came:
+        if short or not content:
             raise SamplerOutputError(
-                f"{who} {len(came)} bytes{short}, {wanted} {call}; send them all"
+                f"{who} {len(content)} bytes{short}, {rule} {call}; send them all"
             )
         if self._surplus(response):
             raise SamplerOutputError(f"{who} more than its Content-Length {call}; send that many")
-        return came
+        return content
 
     def _surplus(self, response: http.client.HTTPResponse) -> bool:
         """Whether there is more than the answer that was read."""
@@ -477,15 +482,15 @@ class HttpTarget:
             )
         assert self._reader is not None  # noqa: S101 for mypy: connected
         self._reader.raw.deadline = min(self._reader.raw.deadline, time.monotonic() + _REFUSAL)
-        words = b""
+        body = b""
         with suppress(OSError, http.client.HTTPException):
-            words = response.read(_QUOTED)
-        lines = words.decode(errors="replace").split("\n")
+            body = response.read(_QUOTED)
+        lines = body.decode(errors="replace").split("\n")
         line = next((line for line in lines if line.strip()), "")
-        says = f"; it says {one_line(line, limit=_QUOTED)!r}" if line else ""
+        quote = f"; it says {one_line(line, limit=_QUOTED)!r}" if line else ""
         kind = SamplerCrashError if response.status >= 400 else SamplerOutputError
         return kind(
-            f"{self.role} {self.name} answered with status {status}{says} {call}; "
+            f"{self.role} {self.name} answered with status {status}{quote} {call}; "
             "it must answer 200, fix the server"
         )
 

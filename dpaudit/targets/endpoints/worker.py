@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.protocols import Dataset, Facts, Kind, Reply, Request
 from dpaudit.targets.calls import Call, c_hint
-from dpaudit.targets.check import MOST, check_request, finite, plain_f64, query_result
+from dpaudit.targets.check import MOST, check_request, plain_f64, query_result, require_finite
 from dpaudit.targets.endpoints.channel import Channel
 from dpaudit.targets.plain import packed_dataset, unpacked
 from dpaudit.targets.sandbox.view import compiled_code, files_of_module, files_of_options
@@ -90,13 +90,15 @@ class Worker(Channel):
         values = np.empty((request.n, request.dim))
         value: dict[str, Any] = {} if request.input is None else {"value": request.input}
         self._ask(values.data.cast("B"), request, timeout, **value)
-        return Reply(finite(values, self.name))
+        return Reply(require_finite(values, self.name))
 
     def _noise_in_calls(self, request: Request, timeout: float) -> Reply:
         size, calls = request.rows * request.dim, request.rows // request.n
         both = np.empty(size + calls)
         self._ask(both.data.cast("B"), request, timeout, used=calls, calls=calls)
-        return Reply(finite(both[:size].reshape(request.rows, request.dim), self.name), both[size:])
+        return Reply(
+            require_finite(both[:size].reshape(request.rows, request.dim), self.name), both[size:]
+        )
 
     def _noise_over_fork(self, request: Request, timeout: float) -> Reply:
         deadline = time.monotonic() + timeout
@@ -106,7 +108,7 @@ class Worker(Channel):
         both = np.empty((2 * request.n, request.dim))
         patience = min(_FORK_SECONDS, left / 2)
         refusal = self._ask(both.data.cast("B"), request, left, used=2, fork_seconds=patience)
-        return Reply(both[:0] if refusal is not None else finite(both, self.name))
+        return Reply(both[:0] if refusal is not None else require_finite(both, self.name))
 
     def _releases(self, request: Request, timeout: float) -> Reply:
         value = query_result(request.input)
@@ -119,9 +121,9 @@ class Worker(Channel):
             raise self._foreign(f" (release n={rows})")
         both = np.frombuffer(reply).reshape(rows, -1)
         if request.calls is None:
-            return Reply(finite(both, self.name, self.role))
+            return Reply(require_finite(both, self.name, self.role))
         seconds = np.ascontiguousarray(both[:, -1])
-        return Reply(finite(both[:, :-1], self.name, self.role), seconds)
+        return Reply(require_finite(both[:, :-1], self.name, self.role), seconds)
 
     def _releases_of_data(self, request: Request, timeout: float) -> Reply:
         assert isinstance(request.input, Dataset)  # noqa: S101 by its kind
@@ -256,7 +258,7 @@ class PythonTarget(_Function):
         return "/" in place or place.endswith(".py")
 
     def _files(self) -> Sequence[str]:
-        others = [self._spec.get(what) for what in ("features", "adversary")]
+        others = [self._spec.get(option) for option in ("features", "adversary")]
         places = [self._spec["place"], *(one.rpartition(":")[0] for one in others if one)]
         return list(chain.from_iterable(map(files_of_module, places)))
 

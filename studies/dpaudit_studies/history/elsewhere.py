@@ -14,7 +14,7 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from dpaudit.targets.adapters.base import AdapterTarget, Library, installed
+from dpaudit.targets.adapters.base import AdapterTarget, Library, installed_version
 
 __all__ = ["Elsewhere"]
 
@@ -37,7 +37,7 @@ class Elsewhere:
     @property
     def version(self) -> str | None:
         """The version in the environment; None if it is not there."""
-        return installed(self.library.distribution, path=self.packages)
+        return installed_version(self.library.distribution, path=self.packages)
 
     @property
     def packages(self) -> list[str]:

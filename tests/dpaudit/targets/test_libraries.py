@@ -17,7 +17,7 @@ from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
 from dpaudit.protocols import Repeatable, Request, Session
 from dpaudit.targets import open_sampler
 from dpaudit.targets.adapters import opacus
-from dpaudit.targets.adapters.base import Library, advice, installed
+from dpaudit.targets.adapters.base import Library, advice, installed_version
 from dpaudit.targets.check import numbers
 from dpaudit.targets.endpoints.callees import open_callee
 from dpaudit.targets.resolve import open_mechanism
@@ -312,9 +312,9 @@ def distribution(folder, name, version):
 
 
 def test_versions_are_read_from_metadata():
-    assert installed("numpy") == np.__version__
-    assert installed("no-such-library") is None
-    assert installed("") == ".".join(map(str, sys.version_info[:3]))
+    assert installed_version("numpy") == np.__version__
+    assert installed_version("no-such-library") is None
+    assert installed_version("") == ".".join(map(str, sys.version_info[:3]))
     assert library("numpy").version == np.__version__
     assert library("stdlib").version is not None
 

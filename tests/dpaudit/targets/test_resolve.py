@@ -14,7 +14,7 @@ from dpaudit import registry
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.protocols import Request, Target
 from dpaudit.targets import open_sampler
-from dpaudit.targets.hints import meant, offers
+from dpaudit.targets.hints import offers, suggested_target
 from dpaudit.targets.resolve import open_mechanism
 
 
@@ -173,21 +173,21 @@ def test_what_was_meant(text, sampler, mechanism, vendor):
     "text", ["gausian", "gausian:sigma=1", "no_module:f", "a b", "", ":", "\x1b"]
 )
 def test_no_guess_is_better_than_a_bad_one(text, here):
-    assert meant(text, releases=False) == meant(text, releases=True) == ""
+    assert suggested_target(text, releases=False) == suggested_target(text, releases=True) == ""
 
 
 @pytest.mark.slow
 def test_functions_of_cpp_are_listed_by_the_names_that_open_them(here, cc):
     code = "double _Z5noised(double x) { return x; }\nint _own(void) { return 1; }"
     shutil.copy(cc(code), here / "vendor.so")
-    assert meant("vendor.so", releases=False).endswith("? it has _Z5noised")
+    assert suggested_target("vendor.so", releases=False).endswith("? it has _Z5noised")
     text = "library:./vendor.so:_Z5noised"
     assert draw(text, 1, 1, call="f(2) -> double") == 2
 
 
 def test_control_characters_of_a_path_reach_no_terminal(here):
     (here / "a\x1b[31m.py").write_text("def f\x1b(): ...\n")
-    said = meant("./a\x1b[31m.py", releases=False)
+    said = suggested_target("./a\x1b[31m.py", releases=False)
     assert said.isprintable()
     assert said.endswith("it has f")
 
@@ -212,4 +212,7 @@ def test_what_cannot_be_listed_is_left_out(vendor, monkeypatch):
     (vendor / "many.py").write_text("".join(f"def f{i}(): ...\n" for i in range(20)))
     assert offers("many.py").endswith("f11 and 8 more")
     monkeypatch.setenv("PATH", str(vendor))  # no nm
-    assert meant("./vendor.so", releases=False) == "did you mean 'library:./vendor.so:SYMBOL'?"
+    assert (
+        suggested_target("./vendor.so", releases=False)
+        == "did you mean 'library:./vendor.so:SYMBOL'?"
+    )
