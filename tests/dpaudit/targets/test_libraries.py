@@ -271,7 +271,7 @@ def test_a_sampler_in_its_own_process():
         many, seconds = reply.values, reply.seconds
         with sampler.again().open(timeout=60) as other:
             others = other.ask(Request(500, 8), timeout=60).values
-        with pytest.raises(UsageError, match="takes none"):
+        with pytest.raises(UsageError, match="does not answer noise for a value"):
             sampler.ask(Request(1, 1, 1.0), timeout=60)
     assert seconds.shape == (500,)
     for noise in (values, many, others):

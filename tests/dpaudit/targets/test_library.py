@@ -144,7 +144,7 @@ def test_c_functions_as_mechanisms(library, symbol, call, values):
         one, seconds = reply.values, reply.seconds
         assert one.shape == (2, 1)
         assert (seconds >= 0).all()
-        both = mechanism.ask(Request(1, input=np.array([1.0, 10.0]), calls=2), timeout=20)[0]
+        both = mechanism.ask(Request(1, input=np.array([1.0, 10.0]), calls=2), timeout=20).values
         np.testing.assert_array_equal(both[:1], values[:1])
 
 
