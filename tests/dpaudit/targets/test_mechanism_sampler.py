@@ -68,7 +68,7 @@ def test_releases_may_have_any_length_and_one_process_serves_all_values(module):
         timeout=60
     ) as mechanism:
         seen = [
-            mechanism.ask(Request(n, input=np.array([float(k)])), timeout=30)
+            mechanism.ask(Request(n, input=np.array([float(k)])), timeout=30).values
             for k, n in [(3, 2), (5, 1), (1, 7), (2, 3)]
         ]
     assert [x.shape for x in seen] == [(2, 3), (1, 5), (7, 1), (3, 2)]
