@@ -106,6 +106,7 @@ APART = {"neighbours": (np.zeros(1), np.ones(1))}
             lambda key: check_target(FunctionSampler(lambda n, d: np.ones((n, d)))),
             "same values",
         ),
+        (lambda key: check_target(SimpleNamespace(name="old", draw=None)), r"draw.* is now ask"),
         (lambda key: check_learning_attack(CROWD, *two_neighbours(0), **APART), "other releases"),
         (
             lambda key: check_releasing_source(Stuck(), torch.zeros(2, 3, dtype=torch.float64)),
