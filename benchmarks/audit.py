@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from harness import MACHINE, peak
@@ -11,6 +12,7 @@ from harness import MACHINE, peak
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
+from dpaudit.protocols import Facts, Reply, Request
 from dpaudit_studies.evidence import options
 
 _SEED = 0x9D5B3E0A46C17F288E61D4B7035AC92F  # of 128 bits: the audit finds small ones
@@ -19,7 +21,7 @@ _SEED = 0x9D5B3E0A46C17F288E61D4B7035AC92F  # of 128 bits: the audit finds small
 class NumpySampler:
     """numpy's normals in this process; what drawing costs is kept apart."""
 
-    name, dim, available = "numpy", None, None
+    name, facts = "numpy", Facts(frozenset({"noise", "noise in calls"}))
 
     def __init__(self, clock: Callable[[], float], *, process: int = 0) -> None:
         self._rng = np.random.default_rng((_SEED, process))
@@ -28,23 +30,16 @@ class NumpySampler:
         self.seconds = 0.0
         self.values = 0
 
-    def __enter__(self) -> NumpySampler:
-        return self
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[NumpySampler]:
+        yield self
 
-    def __exit__(self, *exc: object) -> None:
-        return None
-
-    def draw(self, n: int, d: int, *, timeout: float) -> np.ndarray:
-        return self.draw_calls(1, n, d, timeout=timeout)[0]
-
-    def draw_calls(
-        self, calls: int, n: int, d: int, *, timeout: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def ask(self, request: Request, *, timeout: float) -> Reply:
         began = self._clock()
-        values = self._rng.standard_normal((calls * n, d))
+        values = self._rng.standard_normal((request.rows, request.dim))
         self.seconds += self._clock() - began
         self.values += values.size
-        return values, np.full(calls, 1e-6)
+        return Reply(values, np.full(request.calls or 1, 1e-6))
 
     def again(self) -> NumpySampler:
         self._started += 1

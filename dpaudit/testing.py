@@ -10,9 +10,10 @@ own tests::
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +24,16 @@ from dpaudit.numeric.arrays import tensor, to_numpy
 from dpaudit.protocols import Array as Either
 from dpaudit.protocols import (
     Attack,
-    ClosedSampler,
     Host,
+    Kind,
     LearningAttack,
     LocalMechanism,
     Mitigation,
     NoiseSource,
     ReleasingSource,
+    Request,
     SubmissionPolicy,
+    Target,
     Test,
     UnitSupport,
     plays,
@@ -40,7 +43,6 @@ from dpaudit.stats import binomial_two_sided
 
 __all__ = [
     "check_attack",
-    "check_closed_sampler",
     "check_host",
     "check_learning_attack",
     "check_local_mechanism",
@@ -49,6 +51,7 @@ __all__ = [
     "check_releasing_source",
     "check_submission_policy",
     "check_support_attack",
+    "check_target",
     "check_test",
 ]
 
@@ -304,17 +307,17 @@ def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
         mechanism.log_likelihood(mechanism.privatize(objects, stream=stream.child(i)), every)
         for i in (1, 2)
     )
-    seen = mechanism.log_likelihood(one, every)
+    likelihood = mechanism.log_likelihood(one, every)
     _require(
-        seen.shape == (len(objects), universe),
-        f"likelihoods have shape {seen.shape}, wanted (64, {universe})",
+        likelihood.shape == (len(objects), universe),
+        f"likelihoods have shape {likelihood.shape}, wanted (64, {universe})",
     )
-    _require(np.array_equal(seen, again), "the same stream gave other reports")
+    _require(np.array_equal(likelihood, again), "the same stream gave other reports")
     _require(
-        math.isinf(mechanism.epsilon) or not np.array_equal(seen, other),
+        math.isinf(mechanism.epsilon) or not np.array_equal(likelihood, other),
         "another stream gave the same reports",
     )
-    apart = float((seen.max(axis=1) - seen.min(axis=1)).max())
+    apart = float((likelihood.max(axis=1) - likelihood.min(axis=1)).max())
     _require(
         apart <= mechanism.epsilon * (1 + 1e-9), f"two objects are {apart:.6g} apart, above epsilon"
     )
@@ -374,18 +377,48 @@ def check_submission_policy(
     )
 
 
-def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:
-    """Check for finite float64 blocks of the right shape, new at each call. Opens the sampler."""
-    _require(isinstance(sampler, ClosedSampler), f"{sampler!r} lacks a member of ClosedSampler")
-    with sampler as opened:
-        d = opened.dim or dim
-        one, two = opened.draw(10, d, timeout=60.0), opened.draw(10, d, timeout=60.0)
-    for block in (one, two):
+def check_target(target: Target, *, dim: int = 8) -> None:
+    """Check that a target of noise opens to a session that answers what it accepts.
+
+    That is finite float64 blocks of the right shape, new at each call, timed or not. Looks at no
+    law, and at no releases.
+    """
+    old = hasattr(target, "draw") and not hasattr(target, "open")
+    hint = "; draw(n, d) is now ask(Request(n, dim)), of the session that open() gives"
+    _check_members(target, ("name", "facts", "open"), hint if old else "")
+    with target.open(timeout=60.0) as session:
+        _check_members(session, ("name", "facts", "ask"), "; open() must yield a session")
+        facts = session.facts
+        unknown = set(facts.accepts) - set(get_args(Kind))
+        _require(not unknown, f"accepts={sorted(unknown)}, wanted some of {get_args(Kind)}")
+        _require("noise" in facts.accepts, f"accepts={sorted(facts.accepts)} lacks noise")
+        d = facts.dim or dim
+        requests = {
+            "noise": Request(10, d),
+            "noise in calls": Request(5, d, calls=2),
+            "noise for a value": Request(10, d, 3.0),
+        }
+        kinds = ["noise", *(kind for kind in requests if kind in facts.accepts)]
+        replies = [session.ask(requests[kind], timeout=60.0) for kind in kinds]
+    blocks = [reply.values for reply in replies]
+    for kind, block, reply in zip(kinds, blocks, replies, strict=True):
         _require(
-            block.shape == (10, d) and block.dtype == np.float64, f"got {block.dtype} {block.shape}"
+            block.shape == (10, d) and block.dtype == np.float64,
+            f"{kind}: {block.dtype} {block.shape}, wanted float64 {(10, d)}",
         )
-        _require(np.isfinite(block).all(), "values are not finite")
-    _require(not np.array_equal(one, two), "two calls gave the same values")
+        _require(bool(np.isfinite(block).all()), f"{kind}: values are not finite")
+        calls = requests[kind].calls
+        timed = reply.seconds is not None and reply.seconds.shape == (calls,)
+        _require(
+            calls is None or timed, f"{kind}: seconds={reply.seconds}, wanted shape ({calls},)"
+        )
+    same = any(np.array_equal(a, b) for a, b in itertools.combinations(blocks, 2))
+    _require(not same, "two calls gave the same values")
+
+
+def _check_members(plugin: object, members: Sequence[str], hint: str) -> None:
+    lacking = [name for name in members if not hasattr(plugin, name)]
+    _require(not lacking, f"{type(plugin).__name__} lacks {', '.join(lacking)}{hint}")
 
 
 class _Block:

@@ -14,11 +14,11 @@ from dpaudit.audit.options import MINIMUM_SAMPLES, AuditOptions
 from dpaudit.audit.progress import TimeLimit
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerOutputError, UsageError
-from dpaudit.protocols import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
+from dpaudit.protocols import Facts, Preparing, Session
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import BlindSpot
 
-__all__ = ["Call", "Plan", "make_plan", "plan_audit", "special_shapes"]
+__all__ = ["Call", "Plan", "drawing_seconds", "make_plan", "plan_audit", "special_shapes"]
 
 DRAWING_SECONDS = 600.0
 
@@ -245,32 +245,38 @@ class Plan:
         return 2.0 if self.options.sequential else 1.0
 
 
-def plan_audit(sampler: ClosedSampler, *, claim: Claim, options: AuditOptions) -> Plan:
-    """Start ``sampler`` and plan its calls; errors are those of :func:`dpaudit.audit.run_audit`."""
+def drawing_seconds(options: AuditOptions) -> float:
+    """Seconds that drawing may take, and so may the start of what is drawn from."""
+    return DRAWING_SECONDS if options.time_limit is None else options.time_limit
+
+
+def plan_audit(session: Session, *, claim: Claim, options: AuditOptions) -> Plan:
+    """Plan the calls of ``session``, once it has started.
+
+    Errors are those of :func:`dpaudit.audit.run_audit`.
+    """
     dim, samples, sequential = options.dim, options.samples, options.sequential
-    seconds = DRAWING_SECONDS if options.time_limit is None else options.time_limit
-    limit = TimeLimit(seconds, time.monotonic())
+    limit = TimeLimit(drawing_seconds(options), time.monotonic())
     fixed = dim is not None and 0 < dim <= samples
-    if isinstance(sampler, PreparingSampler) and not sequential and fixed:
+    if isinstance(session, Preparing) and not sequential and fixed:
         calls = make_plan(samples, dim=dim)
-        sampler.prepare(sum(call.purpose == "other process" for call in calls))
-    if isinstance(sampler, StartedSampler):
-        sampler.start(timeout=seconds)
-    flat = sampler.dim == 1 and sampler.available is not None
-    if sampler.dim is not None and dim not in (None, sampler.dim) and not flat:
+        session.prepare(sum(call.purpose == "other process" for call in calls))
+    facts = session.facts
+    flat = facts.dim == 1 and facts.available is not None
+    if facts.dim is not None and dim not in (None, facts.dim) and not flat:
         raise UsageError(
-            f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out"
+            f"dim={dim}: {session.name} only gives vectors of {facts.dim}; leave --dim out"
         )
     root = KeyedStream.from_seed(options.seed).child("audit")
     shapes = root.child("shapes").numpy()
-    calls = _calls(sampler, samples, dim if dim is not None else sampler.dim, sequential, shapes)
+    calls = _calls(facts, samples, dim if dim is not None else facts.dim, sequential, shapes)
     planned = sum(call.size for call in calls)
-    if sampler.available is not None and planned < MINIMUM_SAMPLES:
+    if facts.available is not None and planned < MINIMUM_SAMPLES:
         raise SamplerOutputError(
-            f"{sampler.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}"
+            f"{session.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}"
         )
     return Plan(
-        sampler=sampler.name,
+        sampler=session.name,
         claim=claim,
         options=options,
         calls=calls,
@@ -282,18 +288,18 @@ def plan_audit(sampler: ClosedSampler, *, claim: Claim, options: AuditOptions) -
 
 
 def _calls(
-    sampler: ClosedSampler,
+    facts: Facts,
     samples: int,
     dim: int | None,
     sequential: bool,
     shapes: np.random.Generator,
 ) -> tuple[Call, ...]:
-    takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
+    takes_value = "noise for a value" in facts.accepts
     rest = functools.partial(make_plan, dim=dim, takes_value=takes_value, shapes=shapes)
-    if sampler.available is not None or not sequential:
-        rows = sampler.available
+    if facts.available is not None or not sequential:
+        rows = facts.available
         if rows is not None and dim:
-            rows = rows * (sampler.dim or dim) // dim
+            rows = rows * (facts.dim or dim) // dim
         return rest(samples, available=rows)
     first = growing_plan(samples // 2, dim=dim)
     return (*first, *rest(samples - sum(call.size for call in first)))

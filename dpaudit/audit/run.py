@@ -18,7 +18,7 @@ from dpaudit.audit.battery import CERTAIN, LOOKS, Battery
 from dpaudit.audit.betting import Betting
 from dpaudit.audit.block import BitWriter
 from dpaudit.audit.options import DEFAULT_SAMPLES, MINIMUM_SAMPLES, AuditOptions, Progress
-from dpaudit.audit.plan import Plan, plan_audit
+from dpaudit.audit.plan import Plan, drawing_seconds, plan_audit
 from dpaudit.audit.progress import notebook_bar
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.sampling import Sampling
@@ -26,7 +26,7 @@ from dpaudit.audit.verdict import cause_of, excluded_by, judge, predictable, too
 from dpaudit.claims import EXAMPLES, Claim
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.options import from_keywords, takes
-from dpaudit.protocols import ClosedSampler, Test
+from dpaudit.protocols import Facts, Reply, Request, Session, Target, Test
 from dpaudit.provenance import collect, identified
 from dpaudit.results.text import one_line
 from dpaudit.targets import open_sampler
@@ -147,7 +147,7 @@ def audit_subject(
         mitigated = options.mitigation is not None
         if law is None and (mitigated or not isinstance(closed, SourceTarget)):
             law = _own_claim(closed, mitigated=mitigated)
-        with joined() as sandbox, closed as opened:
+        with joined() as sandbox, closed.open(timeout=drawing_seconds(options)) as opened:
             law = _own_claim(opened, mitigated=False) if law is None else law
             result = _audit(opened, law, options, progress)
     files, versions = identity
@@ -166,7 +166,8 @@ def _audit_here(
         raise UsageError(
             f"mitigation={options.mitigation}: works on a registered source only; leave it out"
         )
-    with CallableTarget(subject.called, name=subject.name, call=options.call) as closed:
+    target = CallableTarget(subject.called, name=subject.name, call=options.call)
+    with target.open(timeout=drawing_seconds(options)) as closed:
         opened = dataclasses.replace(options, call=None)
         result = run_audit(closed, claim=Claim.parse(claim), options=opened, progress=progress)
     how = "" if options.call is None else f"call={options.call!r}, "
@@ -183,10 +184,10 @@ def result_in_process(result: R, subject: Subject, *, again: str, by: str, unsee
     return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, unseen))
 
 
-def _own_claim(closed: ClosedSampler, *, mitigated: bool) -> Claim:
+def _own_claim(closed: Target | Session, *, mitigated: bool) -> Claim:
     """The claim that a library's mechanism, or an open source, states of itself."""
-    own = getattr(closed, "claim", None)
-    instead = getattr(closed, "instead", None)
+    facts = closed.facts
+    own, instead = facts.claim, facts.instead
     if own is None and instead is not None and not mitigated:
         raise UsageError(
             f"claim=None: {closed.name} releases values, and its noise has no law apart from them; "
@@ -202,7 +203,7 @@ def _own_claim(closed: ClosedSampler, *, mitigated: bool) -> Claim:
 
 
 def run_audit(
-    sampler: ClosedSampler, *, claim: Claim, options: AuditOptions, progress: Progress | None = None
+    sampler: Session, *, claim: Claim, options: AuditOptions, progress: Progress | None = None
 ) -> AuditResult:
     """Audit an opened sampler.
 
@@ -244,7 +245,7 @@ def run_audit(
 
 
 def _audit(
-    sampler: ClosedSampler, claim: Claim, options: AuditOptions, progress: Progress | None
+    sampler: Session, claim: Claim, options: AuditOptions, progress: Progress | None
 ) -> AuditResult:
     plan = plan_audit(sampler, claim=claim, options=options)
     return conclude(plan, draw(plan, sampler, progress=progress))
@@ -278,7 +279,7 @@ class DrawnNoise:
         return 1.0 if self.sampling.ended is None else EARLY_END * blocks * (blocks + 1)
 
 
-def draw(plan: Plan, sampler: ClosedSampler, *, progress: Progress | None = None) -> DrawnNoise:
+def draw(plan: Plan, sampler: Session, *, progress: Progress | None = None) -> DrawnNoise:
     """Draw as planned, and feed each block to every test; errors as of :func:`run_audit`."""
     options, claim, root = plan.options, plan.claim, plan.root
     alpha = options.alpha / plan.weight
@@ -394,32 +395,25 @@ def search_deadline(started: float, options: AuditOptions, *, certain: bool) -> 
 
 
 class ValuesSampler:
-    """A ``ClosedSampler`` that gives recorded values (n,), each once, in order."""
-
-    dim = 1
+    """A session on recorded values (n,), each once, in order."""
 
     def __init__(self, values: npt.NDArray[Any], *, name: str) -> None:
-        self.name, self.available = name, len(values)
+        self.name, self.facts = name, Facts({"noise"}, dim=1, available=len(values))
         self._values, self._next = np.asarray(values, dtype=np.float64), 0
 
-    def __enter__(self) -> ValuesSampler:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-    def draw(self, n: int, d: int, *, timeout: float) -> npt.NDArray[np.float64]:
-        """The next ``n`` rows of ``d`` values.
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """The next rows of values.
 
         Raises:
             SamplerOutputError: fewer values are left.
         """
         del timeout
-        rows = self._values[self._next : self._next + n * d]
-        if len(rows) < n * d:
-            raise SamplerOutputError(f"{self.name}: {len(rows)} values left, {n * d} requested")
+        n, d = request.n, request.dim
+        values = self._values[self._next : self._next + n * d]
+        if len(values) < n * d:
+            raise SamplerOutputError(f"{self.name}: {len(values)} values left, {n * d} requested")
         self._next += n * d
-        return rows.reshape(n, d)
+        return Reply(values.reshape(n, d))
 
 
 def audit_values(
@@ -431,5 +425,4 @@ def audit_values(
         SamplerOutputError: fewer than 1,000 values.
     """
     options = AuditOptions(samples=len(values), alpha=alpha, seed=seed)
-    with ValuesSampler(values, name=name) as sampler:
-        return run_audit(sampler, claim=claim, options=options)
+    return run_audit(ValuesSampler(values, name=name), claim=claim, options=options)

@@ -1,4 +1,4 @@
-"""From a plan to blocks: draws from the sampler under one deadline and counts what came."""
+"""From a plan to blocks: asks the session under one deadline and counts the values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import Progress
 from dpaudit.audit.plan import Call, Plan
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError
-from dpaudit.protocols import (
-    ClosedSampler,
-    PreparingSampler,
-    RepeatableSampler,
-    ValueSampler,
-)
+from dpaudit.protocols import Preparing, Repeatable, Reply, Request, Session
 
 __all__ = ["Sampling"]
 
@@ -49,14 +44,12 @@ class Sampling:
     ``ended`` is the error. The earlier blocks stand; nothing of the incomplete answer is used.
     """
 
-    def __init__(
-        self, sampler: ClosedSampler, plan: Plan, *, progress: Progress | None = None
-    ) -> None:
-        self._sampler = sampler
+    def __init__(self, session: Session, plan: Plan, *, progress: Progress | None = None) -> None:
+        self._session, self._accepts = session, session.facts.accepts
         self._plan, self._limit, self._progress = plan, plan.limit, progress
         self._spread = plan.root.child("atoms").numpy()
         self._others_left = sum(call.purpose == "other process" for call in plan.calls)
-        self._other: ClosedSampler | None = None
+        self._other: Session | None = None
         self._others = 0
         self.planned = plan.planned
         self._number = 0  # of the next call to this process
@@ -105,12 +98,13 @@ class Sampling:
                     if (
                         self._other is None
                         and self._others_left
-                        and isinstance(self._sampler, RepeatableSampler)
+                        and isinstance(self._session, Repeatable)
                     ):
                         self._others_left -= 1
                         self._others += 1
                         # it starts while this one draws
-                        self._other = others.enter_context(self._sampler.again())
+                        other = self._session.again().open(timeout=self._limit.seconds)
+                        self._other = others.enter_context(other)
                     if self._progress is not None:
                         self._progress(self.drawn, self.planned)
             except SamplerError as error:
@@ -131,7 +125,10 @@ class Sampling:
         return self._rate * d > _LONG_CALL * (self._limit.ends - time.monotonic())
 
     def _left(self) -> float:
-        return self._limit.left(self._sampler.name)
+        return self._limit.left(self._session.name)
+
+    def _ask(self, request: Request, session: Session | None = None) -> Reply:
+        return (session or self._session).ask(request, timeout=self._left())
 
     def _blocks(self, call: Call) -> Iterator[SampleBlock]:
         special = {
@@ -144,15 +141,14 @@ class Sampling:
 
     def _long(self, call: Call) -> Iterator[SampleBlock]:
         """One call, or several for a slow sampler, of as many rows as fit into the time left."""
-        sampler, todo = self._sampler, call.n  # rows of the plan
+        todo = call.n  # rows of the plan
         while todo:
             n, planned = self._rows(todo, call.d)
             started = time.monotonic()
-            if call.value and isinstance(sampler, ValueSampler):
-                values = sampler.draw_at(call.value, n, call.d, timeout=self._left())
-            else:
-                size = (n * call.d, 1) if self._plan.flat else (n, call.d)
-                values = sampler.draw(*size, timeout=self._left()).reshape(n, call.d)
+            request = Request(*((n * call.d, 1) if self._plan.flat else (n, call.d)))
+            if call.value and "noise for a value" in self._accepts:
+                request = Request(n, call.d, call.value)
+            values = self._ask(request).values.reshape(n, call.d)
             seconds = time.monotonic() - started
             if call.purpose == "shape":
                 self._shapes_left -= seconds
@@ -209,12 +205,11 @@ class Sampling:
         while todo and self._short_left > 0:
             calls = min(todo, _FIRST_CALLS if not rate else max(1, int(self._short_left / rate)))
             started = time.monotonic()
-            sampler, size = self._sampler, (call.n, call.d)
-            if isinstance(sampler, RepeatableSampler):
-                values, seconds = sampler.draw_calls(calls, *size, timeout=self._left())
-                yield self._block(values, calls=calls, seconds=seconds)
+            if "noise in calls" in self._accepts:
+                reply = self._ask(Request(call.n, call.d, calls=calls))
+                yield self._block(reply.values, calls=calls, seconds=reply.seconds)
             else:
-                many = [sampler.draw(*size, timeout=self._left()) for _ in range(calls)]
+                many = [self._ask(Request(call.n, call.d)).values for _ in range(calls)]
                 yield self._block(np.concatenate(many), calls=calls)
             spent = time.monotonic() - started
             rate = max(spent / calls, 1e-9)
@@ -224,32 +219,31 @@ class Sampling:
 
     def _other_process(self, call: Call) -> Iterator[SampleBlock]:
         if self._other is not None:
-            values, self._other = self._other.draw(call.n, call.d, timeout=self._left()), None
-            yield self._block(values, process=self._others)
+            reply, self._other = self._ask(Request(call.n, call.d), self._other), None
+            yield self._block(reply.values, process=self._others)
 
     def _processes(self, call: Call) -> Iterator[SampleBlock]:
         """One call each to processes started one right after the other, while there is time."""
-        sampler, ends = self._sampler, time.monotonic() + self._processes_left
-        if isinstance(sampler, PreparingSampler) or not isinstance(sampler, RepeatableSampler):
+        session, ends = self._session, time.monotonic() + self._processes_left
+        if isinstance(session, Preparing) or not isinstance(session, Repeatable):
             return  # a source's processes have the seeds that we give them
         for _ in range(call.calls):
             if time.monotonic() >= ends:
                 return
             try:
-                with sampler.again() as other:
-                    values = other.draw(call.n, call.d, timeout=self._left())
+                with session.again().open(timeout=self._left()) as other:
+                    values = self._ask(Request(call.n, call.d), other).values
             except (SamplerCrashError, SamplerTimeoutError):
                 return  # it need not serve so many
             self._others += 1
             yield self._block(values, process=self._others)
 
     def _fork(self, call: Call) -> Iterator[SampleBlock]:
-        forked = getattr(self._sampler, "draw_forked", None)
-        pair = None
-        if forked is not None:
+        values = np.empty((0, call.d))
+        if "noise over a fork" in self._accepts:
             # a target need not survive a fork; if it died, the next call reports it
             with contextlib.suppress(SamplerCrashError):
-                pair = forked(call.n, call.d, timeout=self._left())
-        if pair is not None:
-            yield self._block(pair[0], process=-1)
-            yield self._block(pair[1])
+                values = self._ask(Request(call.n, call.d, forked=True)).values
+        if len(values):
+            yield self._block(values[: call.n], process=-1)
+            yield self._block(values[call.n :])

@@ -2,9 +2,8 @@
 
 A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation*
 stands between a source and a release, an *attack* scores hypotheses about a release
-(``dpaudit.protocols.attacks``), a *closed sampler* is third-party noise, a *test* maps its blocks
-to evidence. ``dpaudit.testing`` has a conformance
-check for most.
+(``dpaudit.protocols.attacks``), a *target* is third-party noise or a third-party mechanism, a
+*test* maps blocks of noise to evidence. ``dpaudit.testing`` has a conformance check for most.
 """
 
 from __future__ import annotations
@@ -43,16 +42,15 @@ from dpaudit.protocols.parties import (
     SubmissionPolicy,
 )
 from dpaudit.protocols.targets import (
-    ClosedSampler,
-    DatasetMechanism,
-    Mechanism,
-    OpenMechanism,
-    PreparingSampler,
-    RecordedMechanism,
-    RepeatableSampler,
-    StartedSampler,
-    TimedMechanism,
-    ValueSampler,
+    Dataset,
+    Facts,
+    Kind,
+    Preparing,
+    Repeatable,
+    Reply,
+    Request,
+    Session,
+    Target,
 )
 from dpaudit.protocols.tests import Block, SearchingTest, Test
 
@@ -64,37 +62,36 @@ __all__ = [
     "BatchDraw",
     "Block",
     "Canaries",
-    "ClosedSampler",
     "CountShifts",
     "DType",
-    "DatasetMechanism",
+    "Dataset",
+    "Facts",
     "Game",
     "GameAttack",
     "Host",
     "InBatch",
+    "Kind",
     "KnownBatch",
     "LearningAttack",
     "LocalMechanism",
-    "Mechanism",
     "MissingRecord",
     "Mitigation",
     "NoiseSource",
-    "OpenMechanism",
     "Party",
-    "PreparingSampler",
+    "Preparing",
     "ProbingAttack",
     "ProtocolMitigation",
     "ReconstructionAttack",
-    "RecordedMechanism",
     "ReleasingSource",
-    "RepeatableSampler",
+    "Repeatable",
+    "Reply",
+    "Request",
     "SearchingTest",
-    "StartedSampler",
+    "Session",
     "Stream",
     "SubmissionPolicy",
+    "Target",
     "Test",
-    "TimedMechanism",
     "UnitSupport",
-    "ValueSampler",
     "plays",
 ]

@@ -1,193 +1,206 @@
-"""Third-party noise and mechanisms, as audits see them: ``dpaudit.targets``."""
+"""Third-party noise and mechanisms, as audits see them: ``dpaudit.targets``.
+
+A target is opened to a session, and a session is asked: one :class:`Request`, one :class:`Reply`,
+for noise, releases of a query result and releases of a data set alike.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+import math
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from dpaudit.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 __all__ = [
-    "ClosedSampler",
-    "DatasetMechanism",
-    "Mechanism",
-    "OpenMechanism",
-    "PreparingSampler",
-    "RecordedMechanism",
-    "RepeatableSampler",
-    "StartedSampler",
-    "TimedMechanism",
-    "ValueSampler",
+    "Dataset",
+    "Facts",
+    "Kind",
+    "Preparing",
+    "Repeatable",
+    "Reply",
+    "Request",
+    "Session",
+    "Target",
 ]
+
+Kind = Literal[
+    "noise",
+    "noise in calls",
+    "noise for a value",
+    "noise over a fork",
+    "releases",
+    "releases in calls",
+    "releases of a data set",
+]
+"""What can be asked for; a target says which kinds it answers (:attr:`Facts.accepts`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A data set of whatever form, as the input of a request."""
+
+    records: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Ask for ``n`` independent vectors of noise, or ``n`` independent releases.
+
+    ``input`` says of what: None is noise, vectors of ``dim`` numbers; a number is noise made for
+    this value, what was released less the value; an array (m,) is releases of this query result;
+    a :class:`Dataset` is releases of it, of whatever form. With ``calls`` so many calls of ``n``
+    are made in sequence, and each is timed. ``forked`` noise is drawn in a fork of the target's
+    process, then in itself.
+
+    Raises:
+        UsageError: ``n``, ``dim`` or ``calls`` below 1, a value that is not finite, or calls of
+            what cannot be timed.
+    """
+
+    n: int
+    dim: int = 1
+    input: float | npt.NDArray[np.float64] | Dataset | None = None
+    calls: int | None = None
+    forked: bool = False
+
+    def __post_init__(self) -> None:
+        for name, number in (("n", self.n), ("dim", self.dim), ("calls", self.calls)):
+            if number is not None and number < 1:
+                raise UsageError(
+                    f"{name}={number}: a request has at least one call, row and column; "
+                    "ask for 1 or more"
+                )
+        if isinstance(self.input, Real) and not math.isfinite(self.input):
+            raise UsageError(f"value={self.input}: noise is added to a finite number; choose one")
+        if self.calls is not None and self.kind not in ("noise in calls", "releases in calls"):
+            raise UsageError(f"calls={self.calls}: {self.kind} cannot be timed; leave calls out")
+        if self.kind == "releases in calls" and self.n != 1:
+            raise UsageError(f"n={self.n}: a timed call makes one release; ask for n=1")
+
+    @property
+    def kind(self) -> Kind:
+        """What it asks for."""
+        if isinstance(self.input, Dataset):
+            return "releases of a data set"
+        if isinstance(self.input, Real):
+            return "noise for a value"
+        if self.input is not None:
+            return "releases" if self.calls is None else "releases in calls"
+        if self.forked:
+            return "noise over a fork"
+        return "noise" if self.calls is None else "noise in calls"
+
+    @property
+    def rows(self) -> int:
+        """How many vectors or releases are asked for, over all calls."""
+        return self.n * (self.calls or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a session answers.
+
+    ``values`` is a finite float64 array, shape (n·calls, dim) of noise and (n·calls, k) of releases
+    of a query result. Forked noise is (2·n, dim), the fork's rows first, or (0, dim) if the fork
+    gave none. Releases of a data set are plain (:func:`dpaudit.targets.plain.plain`): an array
+    (n, …), whose numbers may be infinite, or a list. ``seconds`` (calls,) has the time of each call
+    of a request with ``calls``; otherwise it is None.
+    """
+
+    values: Any
+    seconds: npt.NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a target: which kinds of request it ``accepts``, and what it says of itself.
+
+    ``dim`` is the only dimension it can serve, or None; ``available`` how many rows it holds (a
+    recording: at each neighbour, at least), or None if unlimited; ``claim`` the law of its noise,
+    as a claim; ``instead`` the options of ``dpaudit mechanism`` that audit noise without a law.
+    ``neighbours`` are the two query results (m,) that releases were recorded at, of length 0 if
+    they are not known; None of anything but a recording. ``version`` is the installed version of
+    what is called, and ``advice`` what to know of it.
+    """
+
+    accepts: Collection[Kind]
+    dim: int | None = None
+    available: int | None = None
+    claim: str | None = None
+    instead: str | None = None
+    neighbours: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+    version: str | None = None
+    advice: str = ""
 
 
 @runtime_checkable
-class ClosedSampler(Protocol):
-    """Third-party noise: numpy blocks and nothing else. Used as a context manager."""
+class Session(Protocol):
+    """A target that is open."""
+
+    @property
+    def name(self) -> str:
+        """What the user called the target."""
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of it; waits until it has started, for as long as ``open`` was told.
+
+        Raises:
+            UsageError: what it should call cannot be found or imported.
+            SamplerError: it died, or had not started in time.
+        """
+
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """Answer a request of one of the accepted kinds, within ``timeout`` seconds in all.
+
+        Raises:
+            UsageError: it is of another kind, or the target refuses it.
+            SamplerError: it died, did not respond within ``timeout`` seconds, or answered with
+                something else.
+        """
+
+
+@runtime_checkable
+class Target(Protocol):
+    """Third-party noise, or a third-party mechanism, that can be opened."""
 
     @property
     def name(self) -> str:
         """What the user called it."""
 
     @property
-    def dim(self) -> int | None:
-        """The only dimension it can serve, or None."""
+    def facts(self) -> Facts:
+        """What is known of it before it starts; its session may know more."""
 
-    @property
-    def available(self) -> int | None:
-        """How many rows it holds (a recorded file), or None if unlimited."""
+    def open(self, *, timeout: float) -> AbstractContextManager[Session]:
+        """Start it; the session ends with the ``with`` block.
 
-    def draw(self, n: int, d: int, *, timeout: float) -> npt.NDArray[np.float64]:
-        """``n`` vectors, shape (n, d), finite.
-
-        Raises:
-            SamplerError: it died, did not respond within ``timeout`` seconds, or answered with
-                something else.
+        ``timeout`` is how many seconds its start may take, once something waits for that.
         """
-
-    def __enter__(self) -> ClosedSampler: ...
-
-    def __exit__(self, *exc: object) -> None: ...
 
 
 @runtime_checkable
-class RepeatableSampler(ClosedSampler, Protocol):
-    """A closed sampler that can also make many calls, and be started a second time."""
+class Repeatable(Protocol):
+    """A session whose target can be opened a second time."""
 
-    def draw_calls(
-        self, calls: int, n: int, d: int, *, timeout: float
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """``calls`` calls in sequence of ``n`` vectors each: values (calls·n, d), seconds (calls,).
-
-        Raises:
-            SamplerError: as in :meth:`draw`.
-        """
-
-    def again(self) -> ClosedSampler:
-        """The same sampler, to be started in a new process of its own (its own ``with``)."""
+    def again(self) -> Target:
+        """The same target, for a process of its own."""
 
 
 @runtime_checkable
-class PreparingSampler(Protocol):
-    """A repeatable sampler that can start later processes ahead of time.
+class Preparing(Repeatable, Protocol):
+    """A repeatable session whose further processes have seeds that the auditor chose.
 
-    Apart from :class:`RepeatableSampler`, so that an ``isinstance`` check reads no ``dim``, which
-    may wait for the sampler's start.
+    They can be started ahead of time: that changes no number.
     """
 
     def prepare(self, others: int) -> None:
-        """Start the processes of the next ``others`` calls of ``again`` now; inside ``with``.
-
-        It changes no number.
-        """
-
-
-@runtime_checkable
-class StartedSampler(ClosedSampler, Protocol):
-    """A closed sampler that takes time to start; ``dim`` and others are known only afterwards."""
-
-    def start(self, *, timeout: float) -> None:
-        """Wait until it is ready.
-
-        Raises:
-            SamplerError: it died, or was not ready after ``timeout`` seconds.
-        """
-
-
-@runtime_checkable
-class ValueSampler(ClosedSampler, Protocol):
-    """A closed sampler that is told which value its noise is for."""
-
-    @property
-    def takes_value(self) -> bool:
-        """Whether this sampler uses it."""
-
-    def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> npt.NDArray[np.float64]:
-        """``n`` noise vectors (n, d) made for ``value``: what it released less ``value``.
-
-        Raises:
-            SamplerError: as in :meth:`draw`.
-        """
-
-
-class OpenMechanism(Protocol):
-    """A mechanism that is ready to be asked, from a query's value to a release."""
-
-    @property
-    def name(self) -> str:
-        """What the user called it."""
-
-    def release(
-        self, value: npt.NDArray[np.float64], n: int, *, timeout: float
-    ) -> npt.NDArray[np.float64]:
-        """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
-
-        Raises:
-            SamplerError: it died, did not respond within ``timeout`` seconds, or answered with
-                something else.
-        """
-
-
-@runtime_checkable
-class Mechanism(OpenMechanism, Protocol):
-    """A third-party mechanism, from a query's value to a release; a context manager."""
-
-    def __enter__(self) -> Mechanism: ...
-
-    def __exit__(self, *exc: object) -> None: ...
-
-
-@runtime_checkable
-class RecordedMechanism(Mechanism, Protocol):
-    """Releases that were made before, at two neighbours; each is given once."""
-
-    @property
-    def neighbours(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """What to release, one after the other: query results (m,), if they are ``named``."""
-
-    @property
-    def named(self) -> bool:
-        """Whether the query results are known; if not, ``neighbours`` have length 0."""
-
-    @property
-    def available(self) -> int:
-        """How many releases it holds at each neighbour, at least."""
-
-
-@runtime_checkable
-class TimedMechanism(Mechanism, Protocol):
-    """A mechanism whose releases can be made one per call, each call timed."""
-
-    def release_timed(
-        self, value: npt.NDArray[np.float64], n: int, *, timeout: float
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """``n`` releases (n, k) of ``value`` (m,), one per call, and each call's seconds (n,).
-
-        Raises:
-            SamplerError: as in :meth:`release`.
-        """
-
-
-@runtime_checkable
-class DatasetMechanism(Protocol):
-    """A third-party mechanism from a data set, of whatever form, to releases of whatever form."""
-
-    @property
-    def name(self) -> str:
-        """What the user called it."""
-
-    def release_any(
-        self, dataset: Any, n: int, *, timeout: float
-    ) -> npt.NDArray[np.float64] | list[Any]:
-        """``n`` independent releases of ``dataset``, plain: an array (n, …) or a list.
-
-        Plain values are those of :func:`dpaudit.targets.plain.plain`; numbers may be infinite.
-
-        Raises:
-            SamplerError: as in :meth:`Mechanism.release`.
-        """
-
-    def __enter__(self) -> DatasetMechanism: ...
-
-    def __exit__(self, *exc: object) -> None: ...
+        """Start the processes of the next ``others`` calls of ``again`` now."""

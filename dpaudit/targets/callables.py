@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.protocols import Dataset, Facts, Kind, Reply, Request
 from dpaudit.results.text import error_text
-from dpaudit.targets.check import finite, raised_at, released, request
-from dpaudit.targets.endpoints.targets import datasets_target, function_target
+from dpaudit.targets.check import check_request, raised_at, release_array, require_finite
+from dpaudit.targets.endpoints.callees import datasets_callee, function_callee
 from dpaudit.types import BlindSpot, WithTests
 
 __all__ = [
@@ -38,7 +38,11 @@ __all__ = [
     "subject",
 ]
 
-Array = npt.NDArray[np.float64]
+_KINDS: dict[str, Kind] = {
+    "sampler": "noise",
+    "mechanism": "releases",
+    "datasets": "releases of a data set",
+}
 
 R = TypeVar("R", bound=WithTests)
 T = TypeVar("T")
@@ -91,10 +95,10 @@ class Subject:
         return f"PYTHONPATH={shlex.quote(os.path.relpath(self.root))} {line}"
 
 
-def reproducible(result: R, what: Subject, *, again: str = "") -> R:
+def reproducible(result: R, subject: Subject, *, again: str = "") -> R:
     """``result`` with commands that work here; ``again`` is that of a callable of this process."""
     tests = tuple(
-        replace(t, reproduce=again if what.target is None else what.command(t.reproduce))
+        replace(t, reproduce=again if subject.target is None else subject.command(t.reproduce))
         if t.finding
         else t
         for t in result.tests
@@ -102,34 +106,35 @@ def reproducible(result: R, what: Subject, *, again: str = "") -> R:
     return replace(result, tests=tests)  # type: ignore[type-var]  # each is a dataclass
 
 
-def subject(given: str | Callable[..., Any], *, in_process: bool | None) -> Subject:
+def subject(sampler: str | Callable[..., Any], *, in_process: bool | None) -> Subject:
     """What to audit, and where: ``in_process`` True keeps a callable here, False runs it elsewhere.
 
     Raises:
         UsageError: neither a target nor a callable, or ``in_process`` cannot be met.
     """
-    if isinstance(given, str):
+    if isinstance(sampler, str):
         if in_process:
             raise UsageError(
-                f"in_process=True: {given} is a target and runs in its own process; pass a callable"
+                f"in_process=True: {sampler} is a target and runs in its own process; "
+                "pass a callable"
             )
-        return Subject(given, target=given)
-    if not callable(given):
+        return Subject(sampler, target=sampler)
+    if not callable(sampler):
         raise UsageError(
-            f"sampler={given!r}: neither a target nor a callable; "
+            f"sampler={sampler!r}: neither a target nor a callable; "
             "pass e.g. 'numpy:laplace' or f(n, d)"
         )
-    found = None if in_process else _importable(given)
-    if found is not None:
-        return found
-    name = getattr(given, "__qualname__", None) or type(given).__qualname__
+    importable = None if in_process else _importable(sampler)
+    if importable is not None:
+        return importable
+    name = getattr(sampler, "__qualname__", None) or type(sampler).__qualname__
     if in_process is False:
         raise UsageError(
             f"in_process=False: {name} is not a function that its module holds under its name, so "
             "no other process can import it; define it at the top level of a module, or leave "
             "in_process out"
         )
-    return Subject(f"{name} (in this process)", function=given)
+    return Subject(f"{name} (in this process)", function=sampler)
 
 
 def _importable(function: Callable[..., Any]) -> Subject | None:
@@ -137,10 +142,10 @@ def _importable(function: Callable[..., Any]) -> Subject | None:
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     name, file = getattr(function, "__qualname__", ""), getattr(module, "__file__", None) or ""
     try:
-        found = attrgetter(name)(module) if name else None
+        member = attrgetter(name)(module) if name else None
     except AttributeError:
-        found = None
-    if module is None or found is not function or module.__name__ == "__main__":
+        member = None
+    if module is None or member is not function or module.__name__ == "__main__":
         return None
     path, root = Path(file), None
     parts = [] if path.stem == "__init__" else [path.stem]
@@ -191,14 +196,11 @@ def _known_to_all(folder: str) -> bool:
 class CallableTarget:
     """A function called in this process, as ``python:`` would elsewhere.
 
-    How it can be called is said by :func:`~.endpoints.targets.function_target`, and of data sets by
-    :func:`~.endpoints.targets.datasets_target`. Not claimed: any protection from it. There is no
+    How it can be called is said by :func:`~.endpoints.callees.function_callee`, and of data sets by
+    :func:`~.endpoints.callees.datasets_callee`. Not claimed: any protection from it. There is no
     limit on memory; a time limit is checked after each call and interrupts none; a crash ends this
     process; there is no other process to compare with.
     """
-
-    dim = None
-    available = None
 
     def __init__(
         self, function: Callable[..., Any], *, name: str, role: str = "sampler", **how: Any
@@ -208,66 +210,58 @@ class CallableTarget:
         Raises:
             UsageError: it cannot be called so, or its parameters do not tell.
         """
-        self.name = name
+        self.name, self._role = name, "sampler" if role == "sampler" else "mechanism"
+        self.facts = Facts({_KINDS[role]})
         if role == "datasets":
-            self._target = datasets_target(function, name=name, **how)
+            self._callee = datasets_callee(function, name=name, **how)
         else:
-            self._target = function_target(function, name=name, role=role, **how)
+            self._callee = function_callee(function, name=name, role=role, **how)
 
-    def __enter__(self) -> Self:
-        return self
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[Self]:
+        """Nothing starts; ``timeout`` is not needed."""
+        del timeout
+        yield self
 
-    def __exit__(self, *exc: object) -> None:
-        return None
-
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` vectors, shape (n, d), finite.
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """Call the function; a data set, or a query result, is a copy of its own.
 
         Raises:
             SamplerCrashError: it raised.
             SamplerTimeoutError: the call took more than ``timeout`` seconds.
-            SamplerOutputError: its answer is not (n, d) finite numbers.
+            SamplerOutputError: its answer is not as many finite numbers.
         """
-        request(n, d, timeout)
-        call = f"call n={n}, d={d}"
-        return finite(self._called(self._target.noise, call, timeout, n, d, 0, 0.0), self.name)
-
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        """``n`` releases of ``value`` (m,), shape (n, k), finite; one number is passed as a float.
-
-        Raises:
-            SamplerError: as in :meth:`draw`.
-        """
+        accepts = self.facts.accepts
+        check_request(request, accepts, timeout=timeout, name=self.name, role=self._role)
+        n, d, callee = request.n, request.dim, self._callee
+        if isinstance(request.input, Dataset):
+            dataset = request.input.records
+            values = self._called(callee.release_any, f"release n={n}", timeout, dataset, n)
+            return Reply(values)
+        if request.input is None:
+            values = self._called(callee.noise, f"call n={n}, d={d}", timeout, n, d, 0, 0.0)
+            return Reply(require_finite(values, self.name))
+        value = np.asarray(request.input)
         m = len(value)
-        call = f"release n={n} of m={m} numbers"
-        given = self._called(self._target.release, call, timeout, value, n)
-        array = np.ascontiguousarray(released(given, n, m, self.name), dtype=np.float64)
-        return finite(array, self.name, "mechanism")
+        releases = self._called(
+            callee.release, f"release n={n} of m={m} numbers", timeout, value, n
+        )
+        array = np.ascontiguousarray(release_array(releases, n, m, self.name), dtype=np.float64)
+        return Reply(require_finite(array, self.name, "mechanism"))
 
-    def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:
-        """``n`` releases of ``dataset``, plain; it gets a copy.
-
-        Raises:
-            SamplerError: as in :meth:`draw`.
-        """
-        return self._called(self._target.release_any, f"release n={n}", timeout, dataset, n)
-
-    def _called(
-        self, answer: Callable[..., T] | None, what: str, timeout: float, *arguments: Any
-    ) -> T:
-        assert answer is not None  # noqa: S101 the target is asked for what it was made for
+    def _called(self, answer: Callable[..., T], call: str, timeout: float, *arguments: Any) -> T:
         began = time.monotonic()
         try:
-            given = answer(*arguments)
+            values = answer(*arguments)
         except SamplerOutputError:
             raise
         except Exception as error:  # noqa: BLE001 foreign code may raise anything
-            at = "; ".join(filter(None, (raised_at(error), what)))
+            at = "; ".join(filter(None, (raised_at(error), call)))
             raise SamplerCrashError(
                 f"{self.name} raised {error_text(error)} ({at}); fix it"
             ) from None
         if (took := time.monotonic() - began) > timeout:
             raise SamplerTimeoutError(
-                f"{self.name} took {took:.3g} s, more than was left of the time limit ({what})"
+                f"{self.name} took {took:.3g} s, more than was left of the time limit ({call})"
             )
-        return given
+        return values

@@ -116,19 +116,19 @@ class Call:
         )
 
     def __str__(self) -> str:
-        words = [_shown(argument) for argument in self.arguments]
-        words += [f"{name}={_shown(argument)}" for name, argument in self.named]
-        return f"f({', '.join(words)})" + (f" -> {self.returns}" if self.returns else "")
+        parts = [_shown(argument) for argument in self.arguments]
+        parts += [f"{name}={_shown(argument)}" for name, argument in self.named]
+        return f"f({', '.join(parts)})" + (f" -> {self.returns}" if self.returns else "")
 
     @property
     def slots(self) -> frozenset[str]:
         """The names of what changes from call to call; ``(n, d)`` is both of its names."""
-        found: set[str] = set()
+        names: set[str] = set()
         for argument in self._all:
             name = argument.number if isinstance(argument, Cast) else argument
             if not isinstance(name, Constant):
-                found |= {"n", "d"} if name == BOTH else {name}
-        return frozenset(found)
+                names |= {"n", "d"} if name == BOTH else {name}
+        return frozenset(names)
 
     @property
     def any_value(self) -> bool:
@@ -140,7 +140,7 @@ class Call:
     def _all(self) -> tuple[Argument, ...]:
         return (*self.arguments, *(argument for _, argument in self.named))
 
-    def bound(self, function: Callable[..., Any], **given: Any) -> Callable[[], Any]:
+    def bound(self, function: Callable[..., Any], **values: Any) -> Callable[[], Any]:
         """``function`` with these arguments, to be called with none."""
 
         def filled(argument: Argument) -> Any:
@@ -148,7 +148,7 @@ class Call:
                 return argument.value
             if isinstance(argument, Cast):
                 return _cast(filled(argument.number), argument.kind)
-            return (given["n"], given["d"]) if argument == BOTH else given[argument]
+            return (values["n"], values["d"]) if argument == BOTH else values[argument]
 
         named = {name: filled(argument) for name, argument in self.named}
         return partial(function, *map(filled, self.arguments), **named)
@@ -246,8 +246,8 @@ def python_call(
     wrong = call.slots & ({"d", "out", "m"} if releases else {"out", "m"})
     rule = ""
     if wrong or call.returns:
-        what = f"-> {call.returns}" if call.returns else ", ".join(sorted(wrong))
-        rule = f"{what} does not apply to {name}"
+        part = f"-> {call.returns}" if call.returns else ", ".join(sorted(wrong))
+        rule = f"{part} does not apply to {name}"
     elif releases and "value" not in call.slots:
         rule = f"the mechanism {name} must be told the value"
     if rule:
@@ -264,21 +264,21 @@ def python_call(
 
 
 def _unclear(name: str, signature: inspect.Signature, releases: bool, dataset: bool) -> UsageError:
-    shown = one_line(signature, limit=200)
+    form = one_line(signature, limit=200)
     guess = _guess(signature.parameters, releases)
     if dataset and "value" not in guess:
         return UsageError(
-            f"mechanism={name}: its parameters {shown} take no data set; write f(dataset) or "
+            f"mechanism={name}: its parameters {form} take no data set; write f(dataset) or "
             "f(dataset, n)"
         )
     if releases and "value" not in guess:
         return UsageError(
-            f"mechanism={name}: its parameters {shown} take no value of a query; write "
+            f"mechanism={name}: its parameters {form} take no value of a query; write "
             "f(value, n) or f(value), or audit the noise alone with dpaudit audit"
         )
     role = "mechanism" if releases else "sampler"
     return UsageError(
-        f"{role}={name}: its parameters {shown} do not tell how to call it; say it with "
+        f"{role}={name}: its parameters {form} do not tell how to call it; say it with "
         f"--call, e.g. --call '{guess}' (n, d and value are filled in, other names get a constant)"
     )
 
@@ -298,11 +298,11 @@ def _compiled(function: Callable[..., Any], *, releases: bool) -> Call:
     return Call(named=(("size", BOTH),)) if "size=None" in first else Call(("n", "d"))
 
 
-def _inferred(known: Mapping[str, inspect.Parameter], *, releases: bool) -> Call | None:
+def _inferred(parameters: Mapping[str, inspect.Parameter], *, releases: bool) -> Call | None:
     """The one call that the parameters allow; None if they do not tell."""
-    plain = {k: p for k, p in known.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    required = _required(known)
-    anything = any(p.kind is p.VAR_POSITIONAL for p in known.values())
+    plain = {k: p for k, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    required = _required(parameters)
+    anything = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
     slots = _release_slots(required, anything) if releases else _noise_slots(required, anything)
     if slots is None:
         return None
@@ -325,11 +325,11 @@ def _inferred(known: Mapping[str, inspect.Parameter], *, releases: bool) -> Call
     )
 
 
-def _required(known: Mapping[str, inspect.Parameter]) -> list[str]:
+def _required(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
     """Names of the parameters without a default."""
     return [
         name
-        for name, p in known.items()
+        for name, p in parameters.items()
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
 
@@ -372,17 +372,17 @@ def _release_slots(required: Sequence[str], anything: bool) -> dict[str, str] | 
     return {name: "n" if name in counts else "value" for name in required}
 
 
-def _guess(known: Mapping[str, inspect.Parameter], releases: bool) -> str:
+def _guess(parameters: Mapping[str, inspect.Parameter], releases: bool) -> str:
     """A call to adapt, for a message: constants for parameters that no name fits."""
-    words, value = list[str](), releases and "value" not in known
-    for name in _required(known):
+    arguments, value = list[str](), releases and "value" not in parameters
+    for name in _required(parameters):
         if name in ("n", "value") or (name == "d" and not releases):
-            words.append(name)
+            arguments.append(name)
         elif name == "size":
-            words.append("size=n")
+            arguments.append("size=n")
         elif value and name != "d" and name not in _NOT_COUNTS:
-            words, value = [*words, "value"], False
+            arguments, value = [*arguments, "value"], False
         else:
-            words.append(f"{name}=1.0")
-    positional = [word for word in words if "=" not in word]
-    return f"f({', '.join([*positional, *(word for word in words if '=' in word)])})"
+            arguments.append(f"{name}=1.0")
+    positional = [word for word in arguments if "=" not in word]
+    return f"f({', '.join([*positional, *(word for word in arguments if '=' in word)])})"

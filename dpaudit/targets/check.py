@@ -6,8 +6,8 @@ import math
 import os
 import time
 import traceback
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,11 @@ import numpy.typing as npt
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text, one_line
 
-__all__ = ["MOST", "RELEASES", "TYPES", "answered", "finite", "numbers", "plain_f64"]
-__all__ += ["query_result", "raised_at", "released", "request", "timed_draws"]
+if TYPE_CHECKING:  # a worker starts without it
+    from dpaudit.protocols import Kind, Request
+
+__all__ = ["MOST", "RELEASES", "TYPES", "check_request", "noise_array", "numbers", "require_finite"]
+__all__ += ["plain_f64", "query_result", "raised_at", "release_array", "timed_calls"]
 
 TYPES = {"f64": "<f8", "f32": "<f4"}
 """Number types that bytes from outside may have; little-endian."""
@@ -31,68 +34,71 @@ RELEASES = "(release n={} of m={} numbers); return an array of numbers of shape 
 Array = npt.NDArray[np.float64]
 
 
-def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
-    """Refuse an impossible request.
+def check_request(
+    request: Request, accepts: Collection[Kind], *, timeout: float, name: str, role: str
+) -> None:
+    """Refuse a request that a target cannot answer; ``role`` is what ``name`` is.
 
     Raises:
-        UsageError: ``n``, ``d`` or ``calls`` below 1, or ``timeout`` not above 0.
+        UsageError: its kind is not one of those that the target ``accepts``, or ``timeout`` is not
+            above 0.
     """
-    for name, value in (("n", n), ("d", d), ("calls", calls)):
-        if value < 1:
-            raise UsageError(
-                f"{name}={value}: a draw has at least one call, row and column; ask for 1 or more"
-            )
+    if request.kind not in accepts:
+        value = f"value={request.input}: " if request.kind == "noise for a value" else ""
+        raise UsageError(
+            f"{value}{role} {name} does not answer {request.kind}; "
+            f"ask for {' or '.join(sorted(accepts))}"
+        )
     if math.isnan(timeout) or timeout <= 0:
         raise UsageError(f"timeout={timeout}: a time limit is above 0; give it in seconds")
 
 
-def query_result(value: Array) -> Array:
+def query_result(value: object) -> Array:
     """``value`` as mechanisms get it: float64, shape (m,).
 
     Raises:
         UsageError: it is not 1 to 4096 finite numbers.
     """
-    value = np.asarray(value, dtype=np.float64)
-    if value.ndim != 1 or not 0 < value.size <= _LONGEST_VALUE:
+    result = np.asarray(value, dtype=np.float64)
+    if result.ndim != 1 or not 0 < result.size <= _LONGEST_VALUE:
         raise UsageError(
-            f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, "
+            f"value of shape {result.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, "
             "shape (m,)"
         )
-    if not np.isfinite(value).all():
+    if not np.isfinite(result).all():
         raise UsageError(
-            f"value={value[~np.isfinite(value)][0]}: a query result is finite; choose another"
+            f"value={result[~np.isfinite(result)][0]}: a query result is finite; choose another"
         )
-    return value
+    return result
 
 
-def timed_draws(
-    draw: Callable[..., Array], calls: int, n: int, d: int, *, timeout: float
+def timed_calls(
+    draw: Callable[[float], Array], request: Request, *, timeout: float
 ) -> tuple[Array, Array]:
-    """``calls`` times ``draw(n, d, timeout=…)``: values (calls·n, d), and each call's seconds.
+    """One call of ``draw(seconds left)`` for each of the request's: values, and seconds (calls,).
 
     All of them have ``timeout`` seconds together.
 
     Raises:
         UsageError, SamplerError: as ``draw`` does.
     """
-    request(n, d, timeout, calls=calls)
-    deadline = time.monotonic() + timeout
-    values, seconds = np.empty((calls, n, d)), np.empty(calls)
+    deadline, calls = time.monotonic() + timeout, request.calls or 1
+    values, seconds = np.empty((calls, request.n, request.dim)), np.empty(calls)
     for i in range(calls):
         started = time.perf_counter()
-        values[i] = draw(n, d, timeout=max(deadline - time.monotonic(), _LEAST))
+        values[i] = draw(max(deadline - time.monotonic(), _LEAST))
         seconds[i] = time.perf_counter() - started
-    return values.reshape(calls * n, d), seconds
+    return values.reshape(request.rows, request.dim), seconds
 
 
-def answered(given: Any, n: int, d: int, name: str) -> Array:
+def noise_array(values: Any, n: int, d: int, name: str) -> Array:
     """An answer as a contiguous float64 array (n, d); (n,) is accepted if d = 1.
 
     Raises:
         SamplerOutputError: not numbers, or another shape.
     """
     call = f"(call n={n}, d={d}); return an array of numbers of shape (n, d)"
-    array = numbers(given, f"sampler {name} returned", call)
+    array = numbers(values, f"sampler {name} returned", call)
     if array.shape != (n, d) and not (d == 1 and array.shape == (n,)):
         one = "" if array.shape else "; if it gives one number per call, say --call 'f()'"
         raise SamplerOutputError(
@@ -101,20 +107,20 @@ def answered(given: Any, n: int, d: int, name: str) -> Array:
     return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
 
 
-def released(given: Any, n: int, m: int, name: str) -> npt.NDArray[Any]:
+def release_array(releases: Any, n: int, m: int, name: str) -> npt.NDArray[Any]:
     """``n`` releases of ``m`` numbers as an array (n, k); (n,) is accepted.
 
     Raises:
         SamplerOutputError: not numbers, or another shape.
     """
     who, call = f"mechanism {name} returned", RELEASES.format(n, m)
-    array = numbers(given, who, call)
+    array = numbers(releases, who, call)
     if array.ndim not in (1, 2) or len(array) != n or not array.size:
         raise SamplerOutputError(f"{who} shape {array.shape} {call}")
     return array.reshape(n, -1)
 
 
-def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
+def numbers(values: Any, who: str, call: str) -> npt.NDArray[Any]:
     """An answer as an array of real numbers that float64 holds exactly.
 
     ``who`` and ``call`` are for the message.
@@ -125,17 +131,18 @@ def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
             change them.
     """
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise NotNumbersError(
-            f"{who} type={type(given).__name__}, which is not an array ({error_text(error)}) {call}"
+            f"{who} type={type(values).__name__}, which is not an array ({error_text(error)}) "
+            f"{call}"
         ) from None
     kind = array.dtype.kind
     if kind == "O" and array.size and all(type(x) is int for x in array.flat):
         raise _rounded(who, max(array.flat, key=abs))
     if kind not in "iuf":
         raise NotNumbersError(
-            f"{who} type={type(given).__name__}, dtype={array.dtype}, which is not real numbers "
+            f"{who} type={type(values).__name__}, dtype={array.dtype}, which is not real numbers "
             f"{call}"
         )
     if kind in "iu" and array.itemsize == 8 and array.size:
@@ -179,7 +186,7 @@ def raised_at(error: BaseException) -> str:
     return f"{one_line(os.path.basename(file), limit=80)}, line {line}"
 
 
-def finite(values: Array, name: str, role: str = "sampler") -> Array:
+def require_finite(values: Array, name: str, role: str = "sampler") -> Array:
     """``values`` (n, d), if all of them are finite; ``role`` is what ``name`` is, for the message.
 
     Raises:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.targets.calls import Call
-from dpaudit.targets.check import answered, numbers
+from dpaudit.targets.check import noise_array, numbers
 from dpaudit.targets.plain import dataset_copy
 
 __all__ = ["Adversary", "ReleasesBy", "noise_by", "sessions", "transcripts"]
@@ -45,14 +45,14 @@ def noise_by(
 
     def draw(n: int, d: int, value: float) -> Array:
         if "n" in slots and "d" in slots:
-            return answered(call.bound(function, n=n, d=d, value=value)(), n, d, name)
+            return noise_array(call.bound(function, n=n, d=d, value=value)(), n, d, name)
         if "n" in slots:
-            given = call.bound(function, n=n * d, value=value)()
-            asked = f"(call n={n * d}); return n numbers"
-            array = numbers(given, f"sampler {name} returned", asked)
+            values = call.bound(function, n=n * d, value=value)()
+            request = f"(call n={n * d}); return n numbers"
+            array = numbers(values, f"sampler {name} returned", request)
             if array.size != n * d:
                 raise SamplerOutputError(
-                    f"sampler {name} returned shape {array.shape}, wanted n={n * d} {asked}"
+                    f"sampler {name} returned shape {array.shape}, wanted n={n * d} {request}"
                 )
             return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
         one = call.bound(function, d=d, value=value)
@@ -65,16 +65,16 @@ def noise_by(
 def _collected(one: Callable[[], Any], calls: int, width: int, name: str) -> Array:
     values = np.empty((calls, width))
     who = f"sampler {name} returned"
-    wanted = f"(one call); return {'one number' if width == 1 else f'{width} numbers'}"
+    request = f"(one call); return {'one number' if width == 1 else f'{width} numbers'}"
     for start in range(0, calls, _PIECE):
         piece = values[start : start + _PIECE]
-        given = [one() for _ in range(len(piece))]
-        first = numbers(given[0], who, wanted)
+        answers = [one() for _ in range(len(piece))]
+        first = numbers(answers[0], who, request)
         if first.size != width:
-            raise SamplerOutputError(f"{who} shape {first.shape} {wanted}")
-        array = numbers(given, who, wanted)
+            raise SamplerOutputError(f"{who} shape {first.shape} {request}")
+        array = numbers(answers, who, request)
         if array.size != piece.size:
-            raise SamplerOutputError(f"{who} different shapes {wanted}")
+            raise SamplerOutputError(f"{who} different shapes {request}")
         piece[:] = array.reshape(piece.shape)
     return values
 
@@ -95,8 +95,8 @@ def sessions(
 
     def released(value: float | Array) -> Array:
         session = _callable(make(), name, hint)
-        given = [session(copy.copy(value)) for _ in range(calls)]
-        return np.concatenate([np.ravel(one) for one in given])
+        answers = [session(copy.copy(value)) for _ in range(calls)]
+        return np.concatenate([np.ravel(one) for one in answers])
 
     return released
 
@@ -132,34 +132,34 @@ def transcripts(
     _takes_nothing(make, f"mechanism={name}:", hint)
 
     def released(dataset: Any) -> list[Any]:
-        made = _callable(make(), name, hint)
-        opened = [made]
+        first = _callable(make(), name, hint)
+        opened = [first]
         if sessions > 1:
             sort = "a session is a function"
-            opened = [_callable(made(), f"{name}()()", sort) for _ in range(sessions)]
+            opened = [_callable(first(), f"{name}()()", sort) for _ in range(sessions)]
         answers: list[Any] = []
         for i in range(calls * sessions):
-            which, told = i % sessions, list[Any]()
+            which, inputs = i % sessions, list[Any]()
             if adversary is not None:
-                given = adversary(list(answers))
-                which, told = (0, [given]) if sessions == 1 else _chosen(given, sessions)
-            answers.append(opened[which](dataset_copy(dataset), *told))
+                choice = adversary(list(answers))
+                which, inputs = (0, [choice]) if sessions == 1 else _chosen(choice, sessions)
+            answers.append(opened[which](dataset_copy(dataset), *inputs))
         return answers
 
     return released
 
 
-def _callable(given: Any, name: str, hint: str) -> Callable[..., Any]:
-    if not callable(given):
-        raise SamplerOutputError(f"{name} returned {type(given).__name__}; {hint}")
-    return given  # type: ignore[no-any-return]
+def _callable(session: Any, name: str, hint: str) -> Callable[..., Any]:
+    if not callable(session):
+        raise SamplerOutputError(f"{name} returned {type(session).__name__}; {hint}")
+    return session  # type: ignore[no-any-return]
 
 
-def _chosen(given: Any, sessions: int) -> tuple[int, list[Any]]:
-    if isinstance(given, tuple) and len(given) == 2 and given[0] in range(sessions):
-        return int(given[0]), [given[1]]
+def _chosen(choice: Any, sessions: int) -> tuple[int, list[Any]]:
+    if isinstance(choice, tuple) and len(choice) == 2 and choice[0] in range(sessions):
+        return int(choice[0]), [choice[1]]
     raise SamplerOutputError(
-        f"adversary returned {given!r:.80}; with sessions={sessions} return (session, input), a "
+        f"adversary returned {choice!r:.80}; with sessions={sessions} return (session, input), a "
         f"session from 0 to {sessions - 1}"
     )
 

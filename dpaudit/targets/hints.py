@@ -14,7 +14,7 @@ from dpaudit.errors import SamplerError, UsageError
 from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line
 
-__all__ = ["meant", "offers"]
+__all__ = ["offers", "suggested_target"]
 
 _LIBRARY = re.compile(r"\.(so(\.\d+)*|dylib)$")
 _HOST = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+)(:\d{1,5}(/\S*)?|/\S+)")
@@ -28,7 +28,7 @@ _SECOND = ";SECOND-FILE"
 _SHOWN = 12
 
 
-def meant(text: str, *, releases: bool) -> str:
+def suggested_target(text: str, *, releases: bool) -> str:
     """A question with the target that ``text`` was meant to be; '' if there is no good guess.
 
     ``releases`` is for mechanisms. Nothing of a file is run; its symbols are listed in the sandbox.
@@ -73,9 +73,9 @@ def _target(text: str, *, releases: bool) -> tuple[str, str]:
     if _are_recordings(text):
         second = _SECOND if releases and ";" not in text else ""
         return f"file:{text}{second}", ""
-    if found := _SCHEME.match(text):
-        scheme = "https" if "s" in (found[1] or found[2]) else "http"
-        return f"{scheme}://{text[found.end() :]}", ""
+    if scheme_match := _SCHEME.match(text):
+        scheme = "https" if "s" in (scheme_match[1] or scheme_match[2]) else "http"
+        return f"{scheme}://{text[scheme_match.end() :]}", ""
     if _HOST.fullmatch(text):
         return f"http://{text}", ""
     if os.path.isfile(text) and os.access(text, os.X_OK):
@@ -107,9 +107,9 @@ def offers(path: str) -> str:
     names = _functions(path) if path.endswith(".py") else _symbols(path)
     if not names:
         return ""
-    shown = ", ".join(one_line(name, limit=60) for name in names[:_SHOWN])
+    listing = ", ".join(one_line(name, limit=60) for name in names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"; it has {shown}{more}"
+    return f"; it has {listing}{more}"
 
 
 def _functions(path: str) -> Sequence[str]:
@@ -143,6 +143,6 @@ def _symbols(path: str) -> Sequence[str]:
             process.close()
     except (SamplerError, UsageError, TimeoutError, OSError):
         return ()
-    found = _SYMBOL.findall(bytes(listed[:got]).decode(errors="replace"))
-    of_c = [name for _, name in found if not name.startswith("_")]
-    return of_c or [name for kind, name in found if kind == "T" and name.startswith("_Z")]
+    symbols = _SYMBOL.findall(bytes(listed[:got]).decode(errors="replace"))
+    of_c = [name for _, name in symbols if not name.startswith("_")]
+    return of_c or [name for kind, name in symbols if kind == "T" and name.startswith("_Z")]

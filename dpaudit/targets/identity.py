@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dpaudit import registry
-from dpaudit.targets.adapters.base import Library, claimed
+from dpaudit.targets.adapters.base import Library, stated_claim
 from dpaudit.targets.sandbox.view import files_of_command
 from dpaudit.types import AuditedFile, Reference
 
@@ -63,8 +63,8 @@ def declared_law(name: str) -> str | None:
         return law
     if kind not in registry.plugins("samplers"):
         return None
-    found = registry.load("samplers", kind)
-    return claimed(*found.find(target)) if isinstance(found, Library) else None
+    library = registry.load("samplers", kind)
+    return stated_claim(*library.find(target)) if isinstance(library, Library) else None
 
 
 def _versions(kind: str) -> Mapping[str, str]:
@@ -84,10 +84,10 @@ def _paths(kind: str, rest: str) -> Iterator[str]:
         yield from _of_module(rest.rpartition(":")[0])
     elif kind == "command":
         try:
-            words = shlex.split(rest)
+            argv = shlex.split(rest)
         except ValueError:
-            words = []
-        yield from files_of_command(words) if words else ()
+            argv = []
+        yield from files_of_command(argv) if argv else ()
 
 
 def _of_module(place: str) -> Iterator[str]:

@@ -56,9 +56,9 @@ def plain(given: Any, *, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise UsageError(f"a value is nested more than {_DEEPEST} deep; flatten it")
     for kinds in (_of_numpy, _of_python, _of_libraries, _of_others):
-        found = kinds(given, depth + 1)
-        if found is not _NONE_OF_THESE:
-            return found
+        form = kinds(given, depth + 1)
+        if form is not _NONE_OF_THESE:
+            return form
     raise UsageError(
         f"type={type(given).__module__}.{type(given).__qualname__}: is neither numbers, text, "
         "bytes, None, nor a list, tuple, dict, array or data frame of these; return one of them, "
@@ -178,14 +178,14 @@ def jsonable(dataset: Any) -> Any:
     return _listed(plain(dataset.tolist() if isinstance(dataset, np.ndarray) else dataset))
 
 
-def _listed(found: Any) -> Any:
-    if isinstance(found, np.ndarray):
-        return found.tolist()
-    if isinstance(found, (list, tuple)):
-        return [_listed(x) for x in found]
-    if isinstance(found, dict):
-        return {str(key): _listed(value) for key, value in found.items()}
-    return found.hex() if isinstance(found, bytes) else found
+def _listed(form: Any) -> Any:
+    if isinstance(form, np.ndarray):
+        return form.tolist()
+    if isinstance(form, (list, tuple)):
+        return [_listed(x) for x in form]
+    if isinstance(form, dict):
+        return {str(key): _listed(value) for key, value in form.items()}
+    return form.hex() if isinstance(form, bytes) else form
 
 
 def of_json(text: str | bytes | bytearray) -> Any:
@@ -321,13 +321,13 @@ def releases_of(given: Any, n: int, *, who: str) -> Array | list[Any]:
             "releases; return n of them, or take no n and return one"
         )
     try:
-        found = plain(given)
+        releases = plain(given)
     except UsageError as error:
         raise SamplerOutputError(f"{who} a release that has no plain form: {error}") from None
-    if len(found) != n:
+    if len(releases) != n:
         raise SamplerOutputError(
-            f"{who} returned {len(found)} releases, wanted n={n}; return n of them"
+            f"{who} returned {len(releases)} releases, wanted n={n}; return n of them"
         )
-    if isinstance(found, np.ndarray):
-        return found
-    return list(found)
+    if isinstance(releases, np.ndarray):
+        return releases
+    return list(releases)

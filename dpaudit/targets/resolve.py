@@ -1,4 +1,4 @@
-"""From the text that a user types to a closed sampler, or to a whole mechanism."""
+"""From the text that a user types to a target: a sampler, or a whole mechanism."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # each endpoint is imported where it is opened: a wrong name 
     import numpy as np
     import numpy.typing as npt
 
-    from dpaudit.protocols import ClosedSampler, Mechanism
+    from dpaudit.protocols import Target
 
     Array = npt.NDArray[np.float64]
 
@@ -30,8 +30,8 @@ def open_sampler(
     text_mode: bool = False,
     mitigation: str | None = None,
     call: str | None = None,
-) -> ClosedSampler:
-    """The closed sampler that ``text`` names; a ``with`` block starts and ends its process.
+) -> Target:
+    """The sampler that ``text`` names; its process starts with ``open`` and ends with the block.
 
     ``text`` is one of
 
@@ -83,9 +83,15 @@ def open_sampler(
     if not target.strip():
         raise UsageError(f"sampler={text}: {name} needs a target; write {name}:TARGET")
     how = {} if call is None else {"call": call}
-    sampler: ClosedSampler = registry.load("samplers", name)(
+    sampler: Target = registry.load("samplers", name)(
         target, seed=seed, dtype=dtype, text_mode=text_mode, **how
     )
+    if not hasattr(sampler, "open"):
+        old = ", only draw(n, d) of an older dpaudit" if hasattr(sampler, "draw") else ""
+        raise UsageError(
+            f"sampler={name}: its class {type(sampler).__name__} has no open{old}; write "
+            "open(timeout=…), of a session with ask(request, timeout=…): dpaudit.protocols.Target"
+        )
     return sampler
 
 
@@ -113,9 +119,9 @@ def _refuse_unknown(text: str, kinds: Collection[str], sources: Collection[str])
     name = text.partition(":")[0]
     if name in kinds:
         return
-    from dpaudit.targets.hints import meant
+    from dpaudit.targets.hints import suggested_target
 
-    if hint := meant(text, releases=False):
+    if hint := suggested_target(text, releases=False):
         raise UnknownNameError(f"sampler={one_line(text, limit=200)}: {hint}")
     near = registry.nearest(name, [*sources, *kinds])
     near = near if "did you mean" in near else ";"
@@ -134,8 +140,8 @@ def open_mechanism(
     call: str | None = None,
     calls: int = 1,
     neighbours: tuple[Array, Array] | None = None,
-) -> Mechanism:
-    """The whole mechanism that ``text`` names; a ``with`` block starts and ends its process.
+) -> Target:
+    """The mechanism that ``text`` names; its process starts with ``open`` and ends with the block.
 
     ``text`` is one of
 
@@ -192,12 +198,12 @@ def open_mechanism(
         return RecordedReleases(target, neighbours=neighbours)
     if name in (*_FUNCTIONS, "command", "http", "https"):
         how = {"call": call, "calls": calls} if name in _FUNCTIONS else {}
-        opened: Mechanism = registry.load("samplers", name)(target, role="mechanism", **how)
-        return opened
+        endpoint: Target = registry.load("samplers", name)(target, role="mechanism", **how)
+        return endpoint
     if name not in kinds:
-        from dpaudit.targets.hints import meant
+        from dpaudit.targets.hints import suggested_target
 
-        if hint := meant(text, releases=True):
+        if hint := suggested_target(text, releases=True):
             raise UnknownNameError(f"mechanism={one_line(text, limit=200)}: {hint}")
         near = registry.nearest(name, [*sources, *kinds])
         raise UnknownNameError(f"mechanism={text}: {name!r} is not known{near}; {example}")
@@ -206,8 +212,7 @@ def open_mechanism(
         raise UsageError(
             f"mechanism={text}: {name} gives noise, not releases of a value; {example}"
         )
-    mechanism: Mechanism = library.mechanism(target)
-    return mechanism
+    return library.mechanism(target)
 
 
 def _known(role: str, name: str) -> tuple[Collection[str], Collection[str]]:

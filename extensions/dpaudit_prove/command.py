@@ -297,7 +297,7 @@ class _Progress:
 
 
 def _load_function(program: str) -> Any:
-    from dpaudit.targets.endpoints.targets import named_function
+    from dpaudit.targets.endpoints.callees import named_function
 
     kind, _, rest = program.partition(":")
     place, colon, member = rest.rpartition(":")

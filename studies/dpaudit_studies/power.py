@@ -194,14 +194,14 @@ class _Trial:
         sampler = InProcessSampler(
             self._flaw.make(strength), name="flawed", stream=stream, dim=self._grid.dim or None
         )
-        with sampler:
+        with sampler.open(timeout=60) as session:
             options = AuditOptions(
                 samples=self._grid.samples,
                 alpha=self._alpha,
                 seed=stream.child("audit").entropy().hex(),
                 tests=tuple(self._flaw.tests),
             )
-            result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
+            result = run_audit(session, claim=Claim.parse("gaussian:sigma=1"), options=options)
         return result.verdict == "finding"
 
 

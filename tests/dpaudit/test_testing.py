@@ -14,13 +14,13 @@ from dpaudit.noise.gaussian import Gaussian
 from dpaudit.targets import open_sampler
 from dpaudit.testing import (
     check_attack,
-    check_closed_sampler,
     check_host,
     check_learning_attack,
     check_mitigation,
     check_noise_source,
     check_releasing_source,
     check_support_attack,
+    check_target,
 )
 from dpaudit_attacks.keyed_distinguisher import NearestPeak
 from dpaudit_mitigations.none import NoMitigation
@@ -29,7 +29,7 @@ from dpaudit_mitigations.none import NoMitigation
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["numpy:normal", "python:numpy.random:standard_normal"])
 def test_built_in_samplers_conform(text):
-    check_closed_sampler(open_sampler(text, seed="1"))
+    check_target(open_sampler(text, seed="1"))
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
@@ -104,9 +104,10 @@ APART = {"neighbours": (np.zeros(1), np.ones(1))}
         (lambda key: check_attack(First(key=key, sigma=1.0), dim=64), "order"),
         (lambda key: check_host(Far()), "above Δ"),
         (
-            lambda key: check_closed_sampler(FunctionSampler(lambda n, d: np.ones((n, d)))),
+            lambda key: check_target(FunctionSampler(lambda n, d: np.ones((n, d)))),
             "same values",
         ),
+        (lambda key: check_target(SimpleNamespace(name="old", draw=None)), r"draw.* is now ask"),
         (lambda key: check_learning_attack(CROWD, *two_neighbours(0), **APART), "other releases"),
         (
             lambda key: check_releasing_source(Stuck(), torch.zeros(2, 3, dtype=torch.float64)),

@@ -4,13 +4,13 @@ import math
 import subprocess
 import sys
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
 from support.attacks import possible as possible_units
+from support.in_process import InProcess
 
 from dpaudit.audit.mechanism import MechanismOptions, PrivacyClaim, run_mechanism_audit
 from dpaudit.audit.mechanism.attacks import feasible as possible
@@ -202,7 +202,7 @@ def test_rare_releases_of_another_format_change_no_event(attack):
     """Noise unrelated to the value: float32 Laplace, and one float64 in each half."""
     rng, made = np.random.default_rng(20), []
 
-    def release(value, n, *, timeout):
+    def release(value, n):
         y = rng.laplace(size=(n, 1)).astype(np.float32).astype(np.float64)
         if any(sum(made) <= row < sum(made) + n for row in (5_000, 35_000)):
             y[0] += 2.0**-40
@@ -210,7 +210,7 @@ def test_rare_releases_of_another_format_change_no_event(attack):
         return y
 
     result = run_mechanism_audit(
-        SimpleNamespace(name="alike", release=release),
+        InProcess(release),
         neighbours=(np.zeros(1), np.ones(1)),
         claim=PrivacyClaim(0.1, 0),
         options=MechanismOptions(samples=20_000, seed="1"),

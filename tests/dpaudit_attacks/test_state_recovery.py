@@ -202,7 +202,7 @@ def audited(**options):
 
     asked = {"seed": "1", "samples": 20_000, "dim": 8, "alpha": 1e-4, **options}
     options = AuditOptions(tests=("state-recovery", "moments"), **asked)
-    with CallableTarget(draw, name="f", call=None) as opened:
+    with CallableTarget(draw, name="f", call=None).open(timeout=60) as opened:
         return run_audit(opened, claim=Claim.parse("gaussian:sigma=1"), options=options)
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from dpaudit.errors import SamplerError, UnknownNameError, UsageError
+from dpaudit.protocols import Facts
 from dpaudit_studies.history import installing, measure, subjects
 from dpaudit_studies.history.elsewhere_main import Packages
 from dpaudit_studies.history.installing import NotInstallableError, Requirements
@@ -17,10 +18,10 @@ from dpaudit_studies.history.subjects import SUBJECTS, Check, Subject, subject
 from tests.command_line import here
 
 ADAPTER = """
-from dpaudit.targets.adapters.base import Library, LibraryMechanism, added, claims
+from dpaudit.targets.adapters.base import Library, LibraryMechanism, additive, claims
 
 def make(module, *, scale):
-    return added(lambda size: module.noise(scale, size))
+    return additive(lambda size: module.noise(scale, size))
 
 LIBRARY = Library(
     name="toy", module="toydp", install="", distribution="toydp", tested="1.1",
@@ -171,8 +172,9 @@ def test_alpha_is_shared_by_all_pairs(monkeypatch):
         raise SamplerError("seen")
 
     monkeypatch.setattr(measure, "run_audit", seen)
-    sampler = SimpleNamespace(claim="gaussian:sigma=1")
-    where = SimpleNamespace(sampler=lambda _: nullcontext(sampler))
+    session = SimpleNamespace(facts=Facts({"noise"}, claim="gaussian:sigma=1"))
+    target = SimpleNamespace(open=lambda *, timeout: nullcontext(session))
+    where = SimpleNamespace(sampler=lambda _: target)
     grid = spec.cells()[0].grid(measure.HistoryGrid)
     row = measure._run_check(where, Check("normal"), grid, "1")
     assert (row["verdict"], row["failed"]) == ("cannot run", "seen")

@@ -19,6 +19,7 @@ from dpaudit.errors import (
 )
 from dpaudit.experiments import load_spec
 from dpaudit.experiments.measure import Cell
+from dpaudit.protocols import Request
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.libraries import measures
 from dpaudit_studies.libraries.cases import CASES, case
@@ -123,20 +124,24 @@ def _program(source: str) -> ProgramSampler:
 
 
 def test_calls_are_cut_from_one_series() -> None:
-    with _program(COUNTING) as sampler:
-        first = sampler.draw(2, 3, timeout=20)
-        values, seconds = sampler.draw_calls(4, 1, 5, timeout=20)
+    with _program(COUNTING).open(timeout=60) as sampler:
+        first = sampler.ask(Request(2, 3), timeout=20).values
+        reply = sampler.ask(Request(1, 5, calls=4), timeout=20)
+        values, seconds = reply.values, reply.seconds
     np.testing.assert_array_equal(first, np.arange(6.0).reshape(2, 3))
     np.testing.assert_array_equal(values, np.arange(6.0, 26.0).reshape(4, 5))
     assert seconds.shape == (4,)
 
 
 def test_a_program_that_ends_or_is_silent_is_an_error() -> None:
-    with _program("pass") as ended, pytest.raises(SamplerCrashError, match="has ended"):
-        ended.draw(1, 1, timeout=20)
+    with (
+        _program("pass").open(timeout=60) as ended,
+        pytest.raises(SamplerCrashError, match="has ended"),
+    ):
+        ended.ask(Request(1, 1), timeout=20)
     silent = _program("import time; time.sleep(30)")
-    with silent, pytest.raises(SamplerTimeoutError, match="in time"):
-        silent.draw(1, 1, timeout=0.2)
+    with silent.open(timeout=60), pytest.raises(SamplerTimeoutError, match="in time"):
+        silent.ask(Request(1, 1), timeout=0.2)
 
 
 def test_seeds_repeat_and_differ_between_processes() -> None:
@@ -144,8 +149,8 @@ def test_seeds_repeat_and_differ_between_processes() -> None:
     start, same = (ProgramSampler(command, name="gauss", stream=STREAM) for _ in range(2))
     drawn = []
     for each in (start, same, start.again()):
-        with each as sampler:
-            drawn.append(sampler.draw(1, 4, timeout=20))
+        with each.open(timeout=60) as sampler:
+            drawn.append(sampler.ask(Request(1, 4), timeout=20).values)
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert not np.any(drawn[0] == drawn[2])
 
@@ -192,7 +197,7 @@ def test_each_batch_has_values_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     drawn = []
 
     def audited(sampler: ProgramSampler, *, options: AuditOptions, **_: object) -> None:
-        drawn.append((options.seed, sampler.draw(4, 1, timeout=30).tobytes()))
+        drawn.append((options.seed, sampler.ask(Request(4, 1), timeout=30).values.tobytes()))
         raise SamplerCrashError("enough")
 
     monkeypatch.setattr(module, "run_audit", audited)

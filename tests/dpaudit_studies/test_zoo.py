@@ -14,9 +14,9 @@ from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SpecError, UnknownNameError
 from dpaudit.experiments import load_spec
-from dpaudit.protocols import RepeatableSampler, ValueSampler
+from dpaudit.protocols import Repeatable, Request
 from dpaudit.randomness import KeyedStream
-from dpaudit.testing import check_closed_sampler
+from dpaudit.testing import check_target
 from dpaudit_studies import zoo
 from dpaudit_studies.zoo import (
     HALVES,
@@ -41,8 +41,10 @@ def opened(name, label=0):
 
 
 def values(name, n, d=None, *, label=0):
-    with opened(name, label) as sampler:
-        return sampler.draw(n, d or {**SPECIMENS, **UNSEEN}[name].dim or 8, timeout=60)
+    with opened(name, label).open(timeout=60) as sampler:
+        return sampler.ask(
+            Request(n, d or {**SPECIMENS, **UNSEEN}[name].dim or 8), timeout=60
+        ).values
 
 
 def quick_tests():
@@ -58,8 +60,8 @@ def test_every_specimen_is_reproducible_and_serves_its_shapes(name):
     shapes = [(1, one.dim or 1), (2, one.dim or 5), (40, one.dim or 8), (3, one.dim or 100)]
     drawn = []
     for label in ("a", "a", "b"):
-        with opened(name, label) as sampler:
-            drawn.append([sampler.draw(n, d, timeout=60) for n, d in shapes])
+        with opened(name, label).open(timeout=60) as sampler:
+            drawn.append([sampler.ask(Request(n, d), timeout=60).values for n, d in shapes])
             assert [x.shape for x in drawn[-1]] == shapes
     for x, y, z in zip(*drawn, strict=True):
         assert np.array_equal(x, y)
@@ -99,43 +101,48 @@ def test_the_experiments_name_all_of_them(spec, axis, all_of_them):
 
 
 def test_in_process_sampler_conforms():
-    check_closed_sampler(opened("t30"))
-    check_closed_sampler(opened("pancake-d16"))
+    check_target(opened("t30"))
+    check_target(opened("pancake-d16"))
     sampler = opened("wider-above-0")
-    assert isinstance(sampler, RepeatableSampler)
-    assert isinstance(sampler, ValueSampler)
-    assert sampler.takes_value
-    assert not opened("t30").takes_value
+    assert isinstance(sampler, Repeatable)
+    assert "noise for a value" in sampler.facts.accepts
+    assert "noise for a value" not in opened("t30").facts.accepts
 
 
 def test_in_process_sampler_refuses():
     sampler = InProcessSampler(each(lambda _, z: z * np.nan), name="broken", stream=ROOT)
     with pytest.raises(SamplerCrashError, match="with block"):
-        sampler.draw(1, 1, timeout=1)
-    with sampler, pytest.raises(SamplerOutputError, match="not finite"):
-        sampler.draw(2, 3, timeout=1)
-    with opened("sphere") as fixed, pytest.raises(SamplerCrashError, match="d=5"):
-        fixed.draw(2, 5, timeout=1)
+        sampler.ask(Request(1, 1), timeout=1)
+    with sampler.open(timeout=60), pytest.raises(SamplerOutputError, match="not finite"):
+        sampler.ask(Request(2, 3), timeout=1)
+    with opened("sphere").open(timeout=60) as fixed, pytest.raises(SamplerCrashError, match="d=5"):
+        fixed.ask(Request(2, 5), timeout=1)
 
 
 def test_calls_are_those_of_single_draws_and_other_processes_differ():
     with (
-        opened("seed-every-256") as one,
-        opened("seed-every-256") as two,
-        two.again() as other,
-        two.again() as third,
+        opened("seed-every-256").open(timeout=60) as one,
+        opened("seed-every-256").open(timeout=60) as two,
+        two.again().open(timeout=60) as other,
+        two.again().open(timeout=60) as third,
     ):
-        many, seconds = one.draw_calls(300, 2, 3, timeout=60)
-        singles = np.concatenate([two.draw(2, 3, timeout=60) for _ in range(300)])
+        reply = one.ask(Request(2, 3, calls=300), timeout=60)
+        many, seconds = reply.values, reply.seconds
+        singles = np.concatenate([two.ask(Request(2, 3), timeout=60).values for _ in range(300)])
         assert np.array_equal(many, singles)
         assert seconds.shape == (300,)
         assert (seconds > 0).all()
         assert np.array_equal(many[:88], many[512:600])
-        a, b = other.draw(2, 3, timeout=60), third.draw(2, 3, timeout=60)
+        a, b = (
+            other.ask(Request(2, 3), timeout=60).values,
+            third.ask(Request(2, 3), timeout=60).values,
+        )
         assert not np.array_equal(a, b)
         assert not np.array_equal(a, many[:2])
-    with opened("fixed-seed") as one, one.again() as two:
-        assert np.array_equal(one.draw(2, 3, timeout=60), two.draw(2, 3, timeout=60))
+    with opened("fixed-seed").open(timeout=60) as one, one.again().open(timeout=60) as two:
+        assert np.array_equal(
+            one.ask(Request(2, 3), timeout=60).values, two.ask(Request(2, 3), timeout=60).values
+        )
 
 
 def correlation(x, y):
@@ -222,32 +229,32 @@ FLAWS = {
 
 @pytest.mark.slow
 def test_flaws_of_calls_and_dimensions():
-    with opened("every-1000th-call") as sampler:
-        many, _ = sampler.draw_calls(2_000, 64, 8, timeout=60)
+    with opened("every-1000th-call").open(timeout=60) as sampler:
+        many = sampler.ask(Request(64, 8, calls=2_000), timeout=60).values
         scales = many.reshape(2_000, -1).std(1)
         assert (np.flatnonzero(scales < 0.7) == [999, 1999]).all()
     for name, d in (("special-d100", 100), ("special-d77", 77)):
         assert values(name, 500, d).std() < 0.6
         assert values(name, 500, d + 1).std() > 0.9
-    with opened("mean-wanders") as sampler:
-        ends = [sampler.draw(1_000_000, 1, timeout=60).mean() for _ in range(6)]
+    with opened("mean-wanders").open(timeout=60) as sampler:
+        ends = [sampler.ask(Request(1_000_000, 1), timeout=60).values.mean() for _ in range(6)]
     assert max(ends) - min(ends) > 0.007
-    with opened("late-5pc") as sampler:
-        early = sampler.draw(97_000, 100, timeout=60)[-1000:].std()
-        late = sampler.draw(4000, 100, timeout=60)[2000:].std()
+    with opened("late-5pc").open(timeout=60) as sampler:
+        early = sampler.ask(Request(97_000, 100), timeout=60).values[-1000:].std()
+        late = sampler.ask(Request(4000, 100), timeout=60).values[2000:].std()
     assert late / early > 1.03
 
 
 def test_noise_that_is_told_its_value():
-    with opened("wider-above-0") as sampler:
-        assert sampler.draw_at(5.0, 100_000, 2, timeout=60).std() > 1.02
-        assert sampler.draw_at(-5.0, 100_000, 2, timeout=60).std() < 1.01
-    with opened("drawn-to-0") as sampler:
-        assert sampler.draw_at(-5.0, 100_000, 2, timeout=60).mean() > 0.015
-    with opened("float32-release") as sampler:
-        far = sampler.draw_at(1e6, 100, 2, timeout=60)
+    with opened("wider-above-0").open(timeout=60) as sampler:
+        assert sampler.ask(Request(100_000, 2, 5.0), timeout=60).values.std() > 1.02
+        assert sampler.ask(Request(100_000, 2, -5.0), timeout=60).values.std() < 1.01
+    with opened("drawn-to-0").open(timeout=60) as sampler:
+        assert sampler.ask(Request(100_000, 2, -5.0), timeout=60).values.mean() > 0.015
+    with opened("float32-release").open(timeout=60) as sampler:
+        far = sampler.ask(Request(100, 2, 1e6), timeout=60).values
         assert np.array_equal(far * 16, np.rint(far * 16))
-        assert len(np.unique(sampler.draw(100, 2, timeout=60))) == 200
+        assert len(np.unique(sampler.ask(Request(100, 2), timeout=60).values)) == 200
 
 
 GROSS = (
@@ -259,7 +266,7 @@ GROSS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GROSS)
 def test_gross_flaws_are_found(name):
-    with opened(name) as sampler:
+    with opened(name).open(timeout=60) as sampler:
         options = AuditOptions(seed="gross", samples=300_000, tests=tuple(quick_tests()))
         result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
     assert result.verdict == "finding"
@@ -269,8 +276,8 @@ def test_gross_flaws_are_found(name):
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_samplers_pass(name):
     make = honest(name)
-    check_closed_sampler(InProcessSampler(make, name=name, stream=ROOT))
-    with InProcessSampler(make, name=name, stream=ROOT.child(name)) as sampler:
+    check_target(InProcessSampler(make, name=name, stream=ROOT))
+    with InProcessSampler(make, name=name, stream=ROOT.child(name)).open(timeout=60) as sampler:
         options = AuditOptions(
             seed="honest",
             samples=200_000,
@@ -472,15 +479,20 @@ def test_seeds_are_those_that_the_stories_tell():
     assert np.array_equal(z[1:], np.random.Generator(own).standard_normal(63))
     starts = {values("first-values-8-bit", 1, 8, label=i)[0, 0] for i in range(2_000)}
     assert 200 < len(starts) <= 256
-    with opened("call-seeds-consecutive") as sampler:
-        u = scipy.special.ndtr([sampler.draw(1, 2, timeout=60)[0, 0] for _ in range(50)])
-    assert np.allclose(np.diff(u) % 1, 16_807 / (2**31 - 1), atol=1e-9)
-    with opened("seed-from-value", "a") as one, opened("seed-from-value", "b") as two:
-        assert np.array_equal(
-            one.draw_at(3.0, 2, 2, timeout=60), two.draw_at(3.0, 2, 2, timeout=60)
+    with opened("call-seeds-consecutive").open(timeout=60) as sampler:
+        u = scipy.special.ndtr(
+            [sampler.ask(Request(1, 2), timeout=60).values[0, 0] for _ in range(50)]
         )
-        again = one.draw_at(3.0, 2, 2, timeout=60)
-        assert not np.array_equal(again, two.draw_at(4.0, 2, 2, timeout=60))
+    assert np.allclose(np.diff(u) % 1, 16_807 / (2**31 - 1), atol=1e-9)
+    with (
+        opened("seed-from-value", "a").open(timeout=60) as one,
+        opened("seed-from-value", "b").open(timeout=60) as two,
+    ):
+        assert np.array_equal(
+            one.ask(Request(2, 2, 3.0), timeout=60).values, two.ask(Request(2, 2, 3.0), timeout=60)
+        )
+        again = one.ask(Request(2, 2, 3.0), timeout=60).values
+        assert not np.array_equal(again, two.ask(Request(2, 2, 4.0), timeout=60).values)
 
 
 @pytest.mark.slow
@@ -491,19 +503,23 @@ def test_flaws_of_shapes_and_processes():
         ("special-n7", 7, 10_000, 0.9),
         ("special-n7", 8, 10_000, 1.0),
     ):
-        with opened(name) as sampler:
-            assert sampler.draw(n, d, timeout=60).std() == pytest.approx(scale, abs=0.03)
+        with opened(name).open(timeout=60) as sampler:
+            assert sampler.ask(Request(n, d), timeout=60).values.std() == pytest.approx(
+                scale, abs=0.03
+            )
     starts = [values("process-start-1.1", 1, 64, label=i) for i in range(200)]
     assert 1.06 < np.std(starts) < 1.14
-    with opened("shape-again") as sampler:
-        first = sampler.draw(2, 5, timeout=60)
-        sampler.draw(1, 8, timeout=60)
+    with opened("shape-again").open(timeout=60) as sampler:
+        first = sampler.ask(Request(2, 5), timeout=60).values
+        sampler.ask(Request(1, 8), timeout=60)
         for _ in range(69_998):
-            sampler.draw(2, 5, timeout=60)
-        again = sampler.draw(2, 5, timeout=60)
+            sampler.ask(Request(2, 5), timeout=60)
+        again = sampler.ask(Request(2, 5), timeout=60).values
         assert np.array_equal(first.ravel()[:8], again.ravel()[:8])
         assert not np.array_equal(first, again)
-        assert not np.array_equal(sampler.draw(2, 5, timeout=60).ravel()[:8], first.ravel()[:8])
+        assert not np.array_equal(
+            sampler.ask(Request(2, 5), timeout=60).values.ravel()[:8], first.ravel()[:8]
+        )
     z = values("pancake-1024-gamma-0.5", 2_100, label=1)
     least = scipy.linalg.eigvalsh(z.T @ z / len(z), subset_by_index=(0, 1))
     assert least[0] < 0.01 < 0.06 < least[1]  # honest: 0.09

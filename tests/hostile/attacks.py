@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpaudit.errors import DpauditError
+from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.sandbox import policy, process
 
@@ -282,16 +283,19 @@ def attempt(attack: Attack, vendor: Path, *, level: str) -> tuple[int, str, str]
     place.write_text(
         f"{HEAD}def f(n, d):\n{body}\n    return np.random.default_rng().normal(size=(n, d))\n"
     )
-    with at(level) as asked, open_sampler(f"python:{place}:f", seed="1") as sampler:
+    with (
+        at(level) as asked,
+        open_sampler(f"python:{place}:f", seed="1").open(timeout=60) as sampler,
+    ):
         # what never answers is given a first time to do its harm
         return drawn(sampler, 60.0, 0.4 if attack.words == LATE else 60.0, asked=asked)
 
 
 def drawn(sampler, *limits: float, asked: policy.Policy) -> tuple[int, str, str]:
     try:
-        sampler.start(timeout=60)
+        assert sampler.facts
         for limit in limits:
-            sampler.draw(4, 2, timeout=limit)
+            sampler.ask(Request(4, 2), timeout=limit)
     except DpauditError as error:
         return error.exit_code, str(error), asked.reached
     return 0, "", asked.reached
@@ -304,10 +308,10 @@ def one_worker(vendor: Path, *, level: str):
     body = place.with_suffix(".body")
     place.write_text(f"{HEAD}def f(n, d): exec(open(HERE + '/{body.name}').read(), globals())\n")
     sampler = open_sampler(f"python:{place}:f", seed="1")
-    with at(level) as asked:
-        sampler.__enter__()
-    with sampler:
-        sampler.start(timeout=60)
+    with contextlib.ExitStack() as stack:
+        with at(level) as asked:
+            stack.enter_context(sampler.open(timeout=60))
+        assert sampler.facts
 
         def ask(attack: Attack) -> tuple[int, str, str]:
             body.write_text(attack.body)

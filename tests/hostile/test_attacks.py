@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no folder 
 import attacks
 from attacks import ATTACKS, at, attempt, surroundings
 from dpaudit.errors import SamplerError
+from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.sandbox import policy, process
 
@@ -119,10 +120,10 @@ def test_what_is_asked_for_can_be_seen(vendor, best):
         with (
             at(level),
             policy.asking(visible=[tree]),
-            open_sampler(f"python:{place}:f", seed="1") as sampler,
+            open_sampler(f"python:{place}:f", seed="1").open(timeout=60) as sampler,
             pytest.raises(SamplerError, match="got in"),
         ):
-            sampler.draw(1, 1, timeout=30)
+            sampler.ask(Request(1, 1), timeout=30)
 
 
 def test_a_sampler_in_the_working_tree_sees_it_and_cannot_write_it(vendor, best):
@@ -134,8 +135,8 @@ def test_a_sampler_in_the_working_tree_sees_it_and_cannot_write_it(vendor, best)
         "    except OSError: return np.zeros((n, d))\n"
     )
     for level in ("full", "plain"):
-        with at(level), open_sampler("python:inside:f", seed="1") as sampler:
-            assert (sampler.draw(1, 1, timeout=30) == 0).all()
+        with at(level), open_sampler("python:inside:f", seed="1").open(timeout=60) as sampler:
+            assert (sampler.ask(Request(1, 1), timeout=30).values == 0).all()
     assert not Path("new").exists()
 
 
@@ -145,13 +146,13 @@ def test_what_is_required_or_nothing(vendor, monkeypatch):
     monkeypatch.setattr(process, "_APART", False)
     with (
         policy.asking("require"),
-        open_sampler(f"command:touch {mark}", seed="1") as sampler,
+        open_sampler(f"command:touch {mark}", seed="1").open(timeout=60) as sampler,
         pytest.raises(
             SamplerError,
             match="sandbox=require",
         ),
     ):
-        sampler.draw(1, 1, timeout=30)
+        sampler.ask(Request(1, 1), timeout=30)
     assert not mark.exists()
 
 

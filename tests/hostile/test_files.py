@@ -20,6 +20,7 @@ from hostile.fuzzing import fuzz, made_up, refuses_or_reads
 from dpaudit.audit.mechanism.one_run_audits import read_scores
 from dpaudit.audit.mechanism.question import parse_neighbours
 from dpaudit.errors import UsageError
+from dpaudit.protocols import Request
 from dpaudit.results.arrays import Archive, map_npy, read_npy
 from dpaudit.targets.endpoints.file import FileTarget
 from dpaudit.training.data.mnist import mnist
@@ -29,8 +30,10 @@ PARQUET = importlib.util.find_spec("pyarrow") is not None
 
 
 def drawn(path, rows=None):
-    with FileTarget(str(path), seed="1") as sampler:
-        return sampler.draw(rows or sampler.available, sampler.dim, timeout=1)
+    with FileTarget(str(path), seed="1").open(timeout=60) as sampler:
+        return sampler.ask(
+            Request(rows or sampler.facts.available, sampler.facts.dim), timeout=1
+        ).values
 
 
 def npy(path):

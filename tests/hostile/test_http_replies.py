@@ -13,6 +13,7 @@ import pytest
 from hostile.fuzzing import fuzz, made_up, refuses_or_reads
 
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError
+from dpaudit.protocols import Request
 from dpaudit.targets.endpoints import http
 from dpaudit.targets.endpoints.http import HttpTarget
 
@@ -135,15 +136,15 @@ class Released(Replies, HttpTarget):
 def noise(reply, kind=Noise, timeout=5.0):
     sampler = kind("//127.0.0.1:9/noise", seed="1")
     sampler.reply = reply
-    with sampler:
-        return sampler.draw(4, 2, timeout=timeout)
+    with sampler.open(timeout=60):
+        return sampler.ask(Request(4, 2), timeout=timeout).values
 
 
 def releases(reply):
     mechanism = Released("//127.0.0.1:9/release", role="mechanism")
     mechanism.reply = reply
-    with mechanism:
-        return mechanism.release(np.array([1.5]), 4, timeout=5.0)
+    with mechanism.open(timeout=60):
+        return mechanism.ask(Request(4, input=np.array([1.5])), timeout=5.0).values
 
 
 @pytest.mark.parametrize(("ask", "least"), [(noise, 64), (releases, 32)])

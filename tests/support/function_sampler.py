@@ -1,24 +1,24 @@
-"""A closed sampler in this process, for tests only."""
+"""A target of noise in this process, and its session, for tests only."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
+
+from dpaudit.protocols import Facts, Reply
 
 
 class FunctionSampler:
     """Draws by ``function(n, d)``."""
 
-    dim = None
-    available = None
-
     def __init__(self, function, *, name="test sampler", dim=None, available=None):
-        self.function, self.name, self.dim, self.available = function, name, dim, available
+        self.function, self.name = function, name
+        self.facts = Facts({"noise"}, dim=dim, available=available)
 
-    def draw(self, n, d, *, timeout):
-        return np.asarray(self.function(n, d), dtype=np.float64)
+    @contextmanager
+    def open(self, *, timeout):
+        yield self
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return None
+    def ask(self, request, *, timeout):
+        return Reply(np.asarray(self.function(request.n, request.dim), dtype=np.float64))

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+from dpaudit.protocols import Request
 from dpaudit.targets.endpoints.http import HttpTarget
 
 OK = "HTTP/1.1 200 OK\r\n"
@@ -101,5 +102,5 @@ def sampler_of(server, path="/noise", **options):
 
 
 def draw(server, n=4, d=2, timeout=20.0, **options):
-    with sampler_of(server, **options) as sampler:
-        return sampler.draw(n, d, timeout=timeout)
+    with sampler_of(server, **options).open(timeout=60) as sampler:
+        return sampler.ask(Request(n, d), timeout=timeout).values

@@ -1,8 +1,10 @@
-"""A mechanism in this process, for tests only."""
+"""A session of a mechanism in this process, for tests only."""
 
 from __future__ import annotations
 
 import numpy as np
+
+from dpaudit.protocols import Facts, Reply
 
 
 class InProcess:
@@ -11,14 +13,10 @@ class InProcess:
     name = "test mechanism"
 
     def __init__(self, function, advice=""):
-        self.function, self.advice, self.asked = function, advice, []
+        self.function, self.asked = function, []
+        self.facts = Facts({"releases"}, advice=advice)
 
-    def release(self, value, n, *, timeout):
+    def ask(self, request, *, timeout):
+        value, n = request.input, request.rows
         self.asked.append((tuple(value), n))
-        return np.asarray(self.function(value, n), dtype=np.float64).reshape(n, -1)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return None
+        return Reply(np.asarray(self.function(value, n), dtype=np.float64).reshape(n, -1))

@@ -18,7 +18,7 @@ from dpaudit.audit.mechanism.releases import EncodedReleases
 from dpaudit.audit.options import MechanismOptions, Progress
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import UsageError
-from dpaudit.protocols import DatasetMechanism
+from dpaudit.protocols import Session
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line
 from dpaudit.targets.callables import CallableTarget, Subject
@@ -86,7 +86,7 @@ def _columns(question: Question) -> list[str]:
 
 
 def audit_question(
-    mechanism: DatasetMechanism,
+    mechanism: Session,
     question: Question,
     *,
     claim: PrivacyClaim,

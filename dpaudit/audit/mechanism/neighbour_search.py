@@ -25,7 +25,7 @@ from dpaudit.audit.mechanism.datasets import Records
 from dpaudit.audit.mechanism.encoding import Encoding
 from dpaudit.audit.mechanism.events import choose, coarse_statistics
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError, UsageError
-from dpaudit.protocols import DatasetMechanism
+from dpaudit.protocols import Dataset, Request, Session
 from dpaudit.results.text import one_line
 
 __all__ = ["ADJACENCIES", "Beginning", "Found", "search"]
@@ -335,7 +335,7 @@ class Beginning:
 
 
 def search(
-    mechanism: DatasetMechanism,
+    mechanism: Session,
     beginning: Beginning,
     *,
     delta: float,
@@ -421,7 +421,7 @@ def _unique(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
 class _Search:
     """Trials of pairs until a deadline, and what they came to."""
 
-    mechanism: DatasetMechanism
+    mechanism: Session
     data: Records
     delta: float
     deadline: float
@@ -451,7 +451,9 @@ class _Search:
                 self.progress(self.trials, self.planned)
             try:
                 x0, x1 = (
-                    self.mechanism.release_any(self.data.make(side), n, timeout=left)
+                    self.mechanism.ask(
+                        Request(n, input=Dataset(self.data.make(side))), timeout=left
+                    ).values
                     for side in (pair.first, pair.second)
                 )
             except SamplerTimeoutError:

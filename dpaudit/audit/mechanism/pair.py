@@ -37,7 +37,7 @@ from dpaudit.audit.options import MechanismOptions, Progress
 from dpaudit.audit.progress import TimeLimit
 from dpaudit.audit.result import MechanismResult, StatedClaim, at_least
 from dpaudit.errors import SamplerError, UsageError
-from dpaudit.protocols import LearningAttack, OpenMechanism, plays
+from dpaudit.protocols import LearningAttack, Session, plays
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval, TestResult
@@ -48,7 +48,7 @@ _LEARNING_SECONDS = 30.0
 
 
 def audit_pair(
-    mechanism: OpenMechanism,
+    mechanism: Session,
     *,
     neighbours: tuple[Array, Array],
     claim: PrivacyClaim,
@@ -115,7 +115,7 @@ class _Seen:
 class _Pair:
     """Releases of a mechanism that were drawn at two neighbours, to be judged and described."""
 
-    mechanism: OpenMechanism
+    mechanism: Session
     neighbours: tuple[Array, Array]
     claim: PrivacyClaim
     options: MechanismOptions
@@ -163,7 +163,7 @@ class _Pair:
             "" if unfit else shape_advice(first, second, *self.neighbours),
             low_bits_advice(judged.tests),
             misfit_advice(seen.details),
-            str(getattr(self.mechanism, "advice", "")),
+            self.mechanism.facts.advice,
         ]
         named = "" if self.attack is None else self.attack.text
         learned = self.attack is None or isinstance(self.attack.does, LearningAttack)
@@ -234,7 +234,7 @@ def _unfit(drawn: Releases) -> str:
 
 
 def run_probes(
-    mechanism: OpenMechanism,
+    mechanism: Session,
     *,
     attack: NamedAttack,
     claim: PrivacyClaim,
@@ -288,7 +288,7 @@ def run_probes(
     late = [f"{says}: {result.reason}" for says, result in done if result.verdict == "inconclusive"]
     late += [f"{says}: {error}" for says, error in refused]
     verdict, reason = verdict_of(tests, "; ".join(late))
-    own = str(getattr(mechanism, "advice", ""))
+    own = mechanism.facts.advice
     advice = [own] if own else []
     advice += [f"{says}: {a}" for says, result in done for a in result.advice if a != own]
     advice += [f"{says}: not audited ({error})" for says, error in refused]

@@ -17,7 +17,7 @@ from dpaudit.audit.options import Progress
 from dpaudit.audit.progress import TimeLimit
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.protocols import DatasetMechanism, OpenMechanism, TimedMechanism
+from dpaudit.protocols import Dataset, Facts, Reply, Request, Session
 from dpaudit.results.text import one_line
 
 __all__ = ["ASSUMPTION_LEVEL", "EncodedReleases", "Releases", "dependence", "draw_releases"]
@@ -49,16 +49,16 @@ class Releases:
     @property
     def calls(self) -> tuple[list[Array], list[Array]]:
         """All releases by call, at each neighbour: views, shape (n, k) each."""
-        found: tuple[list[Array], list[Array]] = ([], [])
+        blocks: tuple[list[Array], list[Array]] = ([], [])
         for half, sizes in zip((self.learn, self.count), self.sizes, strict=True):
             for side in (0, 1):
                 if sizes[side]:
-                    found[side].extend(np.split(half[side], np.cumsum(sizes[side])[:-1]))
-        return found
+                    blocks[side].extend(np.split(half[side], np.cumsum(sizes[side])[:-1]))
+        return blocks
 
 
 def draw_releases(
-    mechanism: OpenMechanism,
+    mechanism: Session,
     neighbours: tuple[Array, Array],
     *,
     samples: int,
@@ -82,7 +82,7 @@ def draw_releases(
         UsageError: more numbers than fit into 2 GiB, or calls of this mechanism cannot be timed.
         SamplerError: the mechanism failed, or the first half was not finished in time.
     """
-    if timed and not isinstance(mechanism, TimedMechanism):
+    if timed and "releases in calls" not in mechanism.facts.accepts:
         raise UsageError(
             f"mechanism={mechanism.name}: its calls cannot be timed; "
             "choose an attack on releases alone"
@@ -90,7 +90,7 @@ def draw_releases(
     half = samples // 2 if learning else samples
     pairs = max(_PAIRS, -(-half // (_LARGEST_TIMED if timed else _LARGEST_BLOCK)))
     blocks = [b for b in np.diff(np.linspace(0, half, pairs + 1).round().astype(int)).tolist() if b]
-    kept: list[list[list[Array]]] = [[[], []], [[], []]]
+    halves: list[list[list[Array]]] = [[[], []], [[], []]]
     done, width, late = 0, 0, ""
     for counting in (False, True) if learning else (True,):
         for block in blocks:
@@ -101,21 +101,21 @@ def draw_releases(
             pair: list[list[Array]] = [[], []]
             try:
                 for side, n in _turns(sizes, rng=rng, timed=timed):
-                    got = _release(mechanism, neighbours[side], n, limit=limit, timed=timed)
-                    width = _same_width(mechanism, got, width, samples=samples)
-                    pair[side].append(got)
+                    rows = _release(mechanism, neighbours[side], n, limit=limit, timed=timed)
+                    width = _same_width(mechanism, rows, width, samples=samples)
+                    pair[side].append(rows)
             except SamplerTimeoutError as error:
-                if not kept[1][0]:
+                if not halves[1][0]:
                     raise
                 late = str(error)
                 break
             for side in (0, 1):
-                kept[counting][side].append(_joined(pair[side], width))
+                halves[counting][side].append(_joined(pair[side], width))
             done += sum(sizes)
             if progress is not None:
                 progress(done, 4 * half if learning else 2 * half)
-    learn, count = ((_joined(a, width), _joined(b, width)) for a, b in kept)
-    by_call = [([], []) if timed else ([*map(len, a)], [*map(len, b)]) for a, b in kept]
+    learn, count = ((_joined(a, width), _joined(b, width)) for a, b in halves)
+    by_call = [([], []) if timed else ([*map(len, a)], [*map(len, b)]) for a, b in halves]
     return Releases(learn, count, late, (by_call[0], by_call[1]))
 
 
@@ -133,17 +133,15 @@ def _joined(blocks: list[Array], width: int) -> Array:
     return np.concatenate([np.empty((0, width)), *blocks])
 
 
-def _release(
-    mechanism: OpenMechanism, value: Array, n: int, *, limit: TimeLimit, timed: bool
-) -> Array:
+def _release(mechanism: Session, value: Array, n: int, *, limit: TimeLimit, timed: bool) -> Array:
     left = limit.left(mechanism.name)
-    if timed and isinstance(mechanism, TimedMechanism):
-        releases, seconds = mechanism.release_timed(value, n, timeout=left)
-        return np.column_stack([releases, seconds])
-    return mechanism.release(value, n, timeout=left)
+    if not timed:
+        return np.asarray(mechanism.ask(Request(n, input=value), timeout=left).values)
+    reply = mechanism.ask(Request(1, input=value, calls=n), timeout=left)
+    return np.column_stack((reply.values, np.asarray(reply.seconds)))
 
 
-def _same_width(mechanism: OpenMechanism, releases: Array, width: int, *, samples: int) -> int:
+def _same_width(mechanism: Session, releases: Array, width: int, *, samples: int) -> int:
     k = int(releases.shape[1])
     if width and k != width:
         raise SamplerOutputError(
@@ -294,17 +292,14 @@ _MOST_VALUES = 20
 class EncodedReleases:
     """A mechanism on data sets as one that releases numbers: each release is first its place.
 
-    :meth:`release` keeps what was released and gives its number in the order made;
+    :meth:`ask` keeps what was released and answers with its number in the order made;
     :meth:`encoded`, called once all are drawn, turns these numbers into rows by an
     :class:`~dpaudit.audit.mechanism.encoding.Encoding` that the first half of the learning releases
     fixes.
     """
 
-    version: str | None = None
-    advice = ""
-
-    def __init__(self, mechanism: DatasetMechanism, datasets: tuple[Any, Any]) -> None:
-        self.name = mechanism.name
+    def __init__(self, mechanism: Session, datasets: tuple[Any, Any]) -> None:
+        self.name, self.facts = mechanism.name, Facts({"releases"})
         self.neighbours = np.empty(0), np.empty(0)
         """Stand for the two data sets."""
         self.encoding: Encoding | None = None
@@ -314,16 +309,17 @@ class EncodedReleases:
         self._made = 0
         self._learnt: list[Array] = []
 
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+    def ask(self, request: Request, *, timeout: float) -> Reply:
         """The numbers (n, 1), in the order made, of ``n`` releases at one of :attr:`neighbours`.
 
         Raises:
-            SamplerError: as :meth:`~dpaudit.protocols.DatasetMechanism.release_any`.
+            SamplerError: as the mechanism's own session.
         """
-        side = 0 if value is self.neighbours[0] else 1
-        self._blocks.append(self._mechanism.release_any(self._datasets[side], n, timeout=timeout))
-        self._made += n
-        return np.arange(self._made - n, self._made, dtype=np.float64).reshape(n, 1)
+        dataset = Dataset(self._datasets[0 if request.input is self.neighbours[0] else 1])
+        reply = self._mechanism.ask(Request(request.n, input=dataset), timeout=timeout)
+        self._blocks.append(reply.values)
+        first, self._made = self._made, self._made + request.n
+        return Reply(np.arange(first, self._made, dtype=np.float64).reshape(-1, 1))
 
     def encoded(self, drawn: Releases) -> Releases:
         """The same releases as rows (n, k).
@@ -358,13 +354,13 @@ class EncodedReleases:
         if self.encoding is None:
             return ""
         sides = zip(*(x.T for x in self._learnt), strict=True)
-        found = [(*_most_apart(a, b), -j) for j, (a, b) in enumerate(sides)]
-        gap, share0, share1, value, place = max(found, key=lambda f: (f[0], f[-1]))
+        columns = [(*_most_apart(a, b), -j) for j, (a, b) in enumerate(sides)]
+        gap, share0, share1, value, place = max(columns, key=lambda f: (f[0], f[-1]))
         if gap < _WORTH_SAYING:
             return ""
-        says = one_line(self.encoding.says(-int(place), value), limit=120)
+        statement = one_line(self.encoding.says(-int(place), value), limit=120)
         return (
-            f"Releases differ most in this: {says}, in {share0:.3g} of those at the first and "
+            f"Releases differ most in this: {statement}, in {share0:.3g} of those at the first and "
             f"{share1:.3g} at the second data set (learning half)."
         )
 

@@ -38,7 +38,7 @@ from dpaudit.audit.result import MechanismResult, with_command
 from dpaudit.audit.run import result_in_process
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.options import fields_of, from_keywords, keywords_of, parted, takes, words_of
-from dpaudit.protocols import Mechanism, ProbingAttack, RecordedMechanism
+from dpaudit.protocols import Facts, ProbingAttack, Session, Target
 from dpaudit.provenance import identified
 from dpaudit.targets.callables import (
     SAME_PROCESS,
@@ -292,15 +292,15 @@ class _Audit:
         pair = None if neighbours is None else parse_neighbours(neighbours)
         how: dict[str, Any] = {"call": options.call, "calls": options.calls}
         named = self.attack
-        opened: Any
+        opened: Target
         if target is None:
             opened = CallableTarget(self.what.called, name=self.what.name, role="mechanism", **how)
         else:
             named = named_attack(named, mechanism=target) if isinstance(named, str) else named
             opened = open_mechanism(target, seed=options.seed, neighbours=pair, **how)
-            if not isinstance(opened, RecordedMechanism):
+            if opened.facts.neighbours is None:
                 _check_neighbours(pair, named, shown=str(neighbours), name=target)
-        with joined() as sandbox, opened as mechanism:
+        with joined() as sandbox, opened.open(timeout=self.options.time_limit) as mechanism:
             result = run_mechanism_audit(
                 mechanism,
                 claim=claim,
@@ -314,7 +314,7 @@ class _Audit:
     def _on_datasets(self, question: Question, claim: PrivacyClaim) -> MechanismResult:
         """Open the mechanism, draw releases of data sets, judge them, and say how to repeat it."""
         opened = on_datasets(self.what, question, options=self.options)
-        with joined() as sandbox, opened as mechanism:
+        with joined() as sandbox, opened.open(timeout=self.options.time_limit) as mechanism:
             result = audit_question(
                 mechanism,
                 question,
@@ -388,7 +388,7 @@ class _Audit:
 
 
 def run_mechanism_audit(
-    mechanism: Mechanism,
+    mechanism: Session,
     *,
     claim: PrivacyClaim,
     neighbours: tuple[Vector, Vector] | None,
@@ -402,8 +402,9 @@ def run_mechanism_audit(
     the time limit. Recorded releases bring their neighbours and are audited as far as they go.
     """
     named = named_attack(attack, mechanism=mechanism.name) if isinstance(attack, str) else attack
-    if isinstance(mechanism, RecordedMechanism):
-        neighbours, options = mechanism.neighbours, _as_recorded(mechanism, named, options)
+    facts = mechanism.facts
+    if facts.neighbours is not None:
+        neighbours, options = facts.neighbours, _as_recorded(mechanism.name, facts, named, options)
     _check_neighbours(neighbours, named, shown=str(neighbours), name=mechanism.name)
     reach = _reach() if named is None or neighbours is None else None
     if neighbours is not None:
@@ -423,7 +424,7 @@ def run_mechanism_audit(
 
 
 def _as_recorded(
-    mechanism: RecordedMechanism, attack: NamedAttack | None, options: MechanismOptions
+    name: str, facts: Facts, attack: NamedAttack | None, options: MechanismOptions
 ) -> MechanismOptions:
     """The options with as many releases as are recorded, less what a fair coin may ask for more.
 
@@ -437,18 +438,19 @@ def _as_recorded(
     """
     if attack is not None and isinstance(attack.does, ProbingAttack):
         raise UsageError(
-            f"attack={attack.text}: chooses neighbours itself, and {mechanism.name} has releases "
+            f"attack={attack.text}: chooses neighbours itself, and {name} has releases "
             "at two only; leave --attack out"
         )
-    if attack is not None and not mechanism.named:
+    if attack is not None and facts.neighbours is not None and not facts.neighbours[0].size:
         raise UsageError(
-            f"attack={attack.text}: needs the query results that {mechanism.name} was recorded at; "
+            f"attack={attack.text}: needs the query results that {name} was recorded at; "
             "write them as --neighbours 0,1"
         )
-    most = int(mechanism.available - 5 * math.sqrt(mechanism.available))
+    available = facts.available or 0
+    most = int(available - 5 * math.sqrt(available))
     if most < MINIMUM_SAMPLES:
         raise SamplerOutputError(
-            f"{mechanism.name} has {mechanism.available} releases at one neighbour; an audit needs "
+            f"{name} has {available} releases at one neighbour; an audit needs "
             f"{_LEAST_RECORDED}, record more"
         )
     return dataclasses.replace(options, samples=min(options.samples, most))

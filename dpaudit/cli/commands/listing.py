@@ -163,12 +163,12 @@ def _mechanism(library: Library, name: str, entry: LibraryMechanism, about: Row)
 
 def _claim(entry: LibraryMechanism) -> str | None:
     """Its law with the defaults; with … for the scale where an option has none."""
-    from dpaudit.targets.adapters.base import claimed
+    from dpaudit.targets.adapters.base import stated_claim
 
     some = {
         option: 0.5 if default is None else default for option, default in entry.options.items()
     }
-    claim = claimed(entry, some)
+    claim = stated_claim(entry, some)
     if claim is not None and None in entry.options.values():
         return f"{claim.partition('=')[0]}=…"
     return claim

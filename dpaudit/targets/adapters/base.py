@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
+from dpaudit.protocols import Facts
 from dpaudit.results.text import error_text
 from dpaudit.targets.check import plain_f64
-from dpaudit.targets.endpoints.targets import Target
-from dpaudit.targets.endpoints.worker import Worker
+from dpaudit.targets.endpoints.callees import Callee
+from dpaudit.targets.endpoints.worker import ACCEPTS, Worker, with_values
 from dpaudit.types import Reference
 
 __all__ = [
@@ -30,18 +31,18 @@ __all__ = [
     "Each",
     "Library",
     "LibraryMechanism",
-    "added",
+    "additive",
     "advice",
-    "claimed",
     "claims",
-    "installed",
+    "installed_version",
     "law",
     "of_data",
     "open_adapter",
+    "stated_claim",
 ]
 
 
-def installed(distribution: str, *, path: Sequence[str] | None = None) -> str | None:
+def installed_version(distribution: str, *, path: Sequence[str] | None = None) -> str | None:
     """The installed version of a distribution by its PyPI name; None if it is not installed.
 
     ``distribution`` '' is Python itself. ``path`` are the folders to look in, by default those of
@@ -50,8 +51,10 @@ def installed(distribution: str, *, path: Sequence[str] | None = None) -> str | 
     if not distribution:
         return platform.python_version()
     folders = sys.path if path is None else list(path)
-    found = next(iter(metadata.Distribution.discover(name=distribution, path=folders)), None)
-    return None if found is None else found.version
+    distributions = next(
+        iter(metadata.Distribution.discover(name=distribution, path=folders)), None
+    )
+    return None if distributions is None else distributions.version
 
 
 def advice(name: str, distribution: str, *, tested: str, installed: str | None) -> str:
@@ -122,7 +125,7 @@ class Library:
     @property
     def version(self) -> str | None:
         """The installed version, read without importing the library; None if there is none."""
-        return installed(self.distribution)
+        return installed_version(self.distribution)
 
     @property
     def advice(self) -> str:
@@ -145,19 +148,19 @@ class Library:
                 f"mechanism={ref.name}: not in {self.name}{near}; {self.name} has: {known}"
             )
         mechanism = self.table[ref.name]
-        for option, given in ref.options.items():
+        for option, setting in ref.options.items():
             if option not in mechanism.options:
                 word = next((own for own in mechanism.options if {own, option} <= _SPREAD), "")
                 near = f"; {self.name} calls it {word}" if word else ""
                 near += registry.nearest(option, mechanism.options)
                 raise UnknownNameError(
-                    f"{option}={given}: {self.name}:{ref.name} has no such option{near}"
+                    f"{option}={setting}: {self.name}:{ref.name} has no such option{near}"
                 )
         options = {**mechanism.options, **ref.options}
         for option, value in options.items():
             if value is None:
-                what = f"{self.name}:{ref.name}"
-                raise UsageError(f"{option}: {what} needs it; write {what}:{option}=1")
+                label = f"{self.name}:{ref.name}"
+                raise UsageError(f"{option}: {label} needs it; write {label}:{option}=1")
             _check(option, value, mechanism)
         return mechanism, options
 
@@ -233,10 +236,15 @@ class AdapterTarget(Worker):
                 "separately; audit it as a whole mechanism"
             )
         spec = {"kind": "adapter", "place": place or library.name, "member": target, "role": role}
-        super().__init__(name, spec, needs=needs, interpreter=interpreter)
-        self.version, self.advice = library.version, library.advice
-        self.takes_value = mechanism.told and not mechanism.whole
-        self._claim = partial(claimed, mechanism, options)
+        facts = Facts(
+            ACCEPTS[role],
+            claim=stated_claim(mechanism, options) if role == "sampler" else None,
+            version=library.version,
+            advice=library.advice,
+        )
+        if role == "sampler" and mechanism.told and not mechanism.whole:
+            facts = with_values(facts)
+        super().__init__(name, spec, facts=facts, needs=needs, interpreter=interpreter)
         self._again: Callable[[], AdapterTarget] = partial(
             type(self),
             library,
@@ -247,29 +255,12 @@ class AdapterTarget(Worker):
             interpreter=interpreter,
         )
 
-    @property
-    def claim(self) -> str | None:
-        """The law that the library documents for this noise, as a claim; None if it has no name."""
-        return self._claim()
-
     def again(self) -> AdapterTarget:
         """The same mechanism in a process of its own."""
         return self._again()
 
-    def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` noise vectors (n, d) made for ``value``: what the library released, less ``value``.
 
-        Raises:
-            UsageError: the library is not told the value, or ``value`` is not finite; otherwise as
-                :meth:`draw`.
-        """
-        if not self.takes_value or not math.isfinite(value):
-            takes = "finite values" if self.takes_value else "none"
-            raise UsageError(f"value={value}: {self.name} takes {takes}")
-        return self._drawn(n, d, timeout, value=value)
-
-
-def open_adapter(spec: Mapping[str, Any]) -> Target:
+def open_adapter(spec: Mapping[str, Any]) -> Callee:
     """What a worker calls for ``LIB:MECH[:option=value,…]``.
 
     Raises:
@@ -296,7 +287,7 @@ def open_adapter(spec: Mapping[str, Any]) -> Target:
         release, "once", lambda value: partial(release, value, 1)
     )
     if spec["role"] == "sampler":
-        return Target(
+        return Callee(
             noise=lambda n, d, _, value: release(np.full(d, value) if value else np.zeros(d), n),
             takes_value=mechanism.told,
             ours=True,
@@ -308,7 +299,7 @@ def open_adapter(spec: Mapping[str, Any]) -> Target:
             raise UsageError(f"value={broken[0]}: {spec['name']} takes whole numbers; choose one")
         return value
 
-    return Target(
+    return Callee(
         release=lambda value, n: release(checked(value), n),
         once=lambda value: once(checked(value)),
         ours=True,
@@ -329,7 +320,7 @@ def _imported(library: Library, who: str) -> Any:
         ) from None
 
 
-def added(draw: Callable[[tuple[int, int]], Any]) -> Release:
+def additive(draw: Callable[[tuple[int, int]], Any]) -> Release:
     """A release that adds what ``draw((n, m))`` gives."""
     return lambda value, n: value + draw((n, len(value)))
 
@@ -386,7 +377,7 @@ def _numbers(value: Array, *, whole: bool) -> list[Any]:
     return [int(x) for x in value.tolist()] if whole else value.tolist()
 
 
-def claimed(mechanism: LibraryMechanism, options: Mapping[str, Any]) -> str | None:
+def stated_claim(mechanism: LibraryMechanism, options: Mapping[str, Any]) -> str | None:
     """The law that the library documents for this noise, as a claim; None if it has no name."""
     if mechanism.claim is None:
         return None

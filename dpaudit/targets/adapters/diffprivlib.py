@@ -76,10 +76,10 @@ def _tool(name: str, options: Mapping[str, Option | None]) -> tuple[str, Library
     def make(_: Any, *, epsilon: float, **bounds: float) -> Release:
         library = importlib.import_module("diffprivlib")
         tool = getattr(importlib.import_module("diffprivlib.tools"), name)
-        given = {"bounds": (bounds["lower"], bounds["upper"])} if bounds else {}
+        keywords = {"bounds": (bounds["lower"], bounds["upper"])} if bounds else {}
 
         def release(data: Any) -> Any:  # a new accountant each: the default one would sum them up
-            return tool(data, epsilon=epsilon, accountant=library.BudgetAccountant(), **given)
+            return tool(data, epsilon=epsilon, accountant=library.BudgetAccountant(), **keywords)
 
         return Aggregate(release, np.array)
 

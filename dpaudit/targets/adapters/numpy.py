@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.targets.adapters.base import Library, LibraryMechanism, Release, added, claims
+from dpaudit.targets.adapters.base import Library, LibraryMechanism, Release, additive, claims
 
 __all__ = ["LIBRARY"]
 
@@ -21,7 +21,7 @@ __all__ = ["LIBRARY"]
 def _normal(random: Any, *, scale: float, dtype: str) -> Release:
     rng = random.default_rng()
     if dtype == "f64":
-        return added(lambda size: rng.normal(0.0, scale, size))
+        return additive(lambda size: rng.normal(0.0, scale, size))
     single = np.float32(scale)
     return lambda value, n: (
         value.astype(np.float32) + single * rng.standard_normal((n, len(value)), np.float32)
@@ -31,7 +31,7 @@ def _normal(random: Any, *, scale: float, dtype: str) -> Release:
 def _of(generator: str, method: str) -> Callable[..., Release]:
     def make(random: Any, *, scale: float) -> Release:
         draw = getattr(getattr(random, generator)(), method)
-        return added(lambda size: draw(0.0, scale, size))
+        return additive(lambda size: draw(0.0, scale, size))
 
     return make
 

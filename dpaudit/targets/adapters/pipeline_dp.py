@@ -57,8 +57,8 @@ def _additive(metric: str, combiner: str) -> Callable[..., Release]:
     def make(dp: Any, *, epsilon: float, delta: float, noise_kind: str, **options: Any) -> Release:
         params = _params(dp, metric, noise_kind, options)
         make_combiner = getattr(importlib.import_module("pipeline_dp.combiners"), combiner)
-        made = make_combiner(_spec(params, epsilon, delta), params)
-        return Each(made.get_mechanism().add_noise)
+        additive = make_combiner(_spec(params, epsilon, delta), params)
+        return Each(additive.get_mechanism().add_noise)
 
     return make
 

@@ -67,8 +67,8 @@ def _noise(
 ) -> LibraryMechanism:
     def make(_: Any, **options: float) -> Release:
         mechanisms = importlib.import_module("pydp.algorithms.numerical_mechanisms")
-        given = {name: float(value) for name, value in options.items()}
-        return Each(getattr(mechanisms, kind)(**given).add_noise, whole=whole)
+        budget = {name: float(value) for name, value in options.items()}
+        return Each(getattr(mechanisms, kind)(**budget).add_noise, whole=whole)
 
     return LibraryMechanism(make, options=options, claim=claim, told=True, whole=whole)
 
@@ -78,8 +78,8 @@ def _aggregate(
 ) -> LibraryMechanism:
     def make(_: Any, **options: Any) -> Release:
         algorithm = getattr(importlib.import_module("pydp.algorithms.laplacian"), kind)
-        made = algorithm(**options, dtype="int64" if whole else "float")
-        return of_data(made.quick_result, whole=whole)
+        aggregate = algorithm(**options, dtype="int64" if whole else "float")
+        return of_data(aggregate.quick_result, whole=whole)
 
     return LibraryMechanism(make, options=options, data=True, whole=whole)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpaudit.targets.adapters.base import Library, LibraryMechanism, Release, added, claims
+from dpaudit.targets.adapters.base import Library, LibraryMechanism, Release, additive, claims
 
 __all__ = ["LIBRARY"]
 
@@ -17,14 +17,14 @@ __all__ = ["LIBRARY"]
 def _scaled(name: str) -> Callable[..., Release]:
     def make(stats: Any, *, scale: float) -> Release:
         law = getattr(stats, name)(scale=scale)
-        return added(lambda size: law.rvs(size=size))
+        return additive(lambda size: law.rvs(size=size))
 
     return make
 
 
 def _dlaplace(stats: Any, *, scale: float) -> Release:
     law = stats.dlaplace(1 / scale)
-    return added(lambda size: law.rvs(size=size))
+    return additive(lambda size: law.rvs(size=size))
 
 
 _SCALE = {"scale": 1.0}

@@ -5,5 +5,5 @@ result, releases of a data set. ``command`` runs a program for each question, ``
 server, ``file`` reads recordings (``whitened`` makes recorded steps independent first).
 ``channel`` is a worker process and its channel, ``worker`` what is asked through it: Python
 functions, C functions, registered sources, and library adapters. ``worker_main`` is that process,
-``targets`` is what it calls, and ``symbols`` calls C.
+``callees`` is what it calls, and ``symbols`` calls C.
 """

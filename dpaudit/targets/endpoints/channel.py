@@ -11,7 +11,8 @@ import math
 import struct
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,8 +24,8 @@ from dpaudit.errors import (
     SamplerTimeoutError,
     UsageError,
 )
+from dpaudit.protocols import Facts, Request
 from dpaudit.results.text import one_line
-from dpaudit.targets.check import request
 from dpaudit.targets.sandbox.process import Process
 
 __all__ = ["HEADER", "Channel"]
@@ -39,7 +40,7 @@ _NO_END = 1e9  # seconds, in JSON, for a time limit that is infinite
 
 
 class Channel:
-    """One worker process: starts at ``with``, is asked in lines of JSON, ends with the block.
+    """One worker process: starts with :meth:`open`, is asked in lines of JSON, ends with the block.
 
     After a timeout or a crash it stays dead; after an exception or a wrong answer it may be asked
     again.
@@ -50,11 +51,12 @@ class Channel:
         name: str,
         spec: Mapping[str, Any],
         *,
+        facts: Facts,
         needs: Callable[[], Sequence[str]] = list,
         shared: Callable[[], Path | None] = lambda: None,
         interpreter: Callable[[], Sequence[str]] | None = None,
     ) -> None:
-        """``spec`` says what to call, and its ``role``, sampler or mechanism.
+        """``spec`` says what to call, and its ``role``, sampler or mechanism; ``facts`` are static.
 
         At the start, ``needs`` gives the files and folders with the code that the worker calls,
         ``shared`` a folder for compiled code that it may write, and ``interpreter`` the command
@@ -63,6 +65,7 @@ class Channel:
         self.name = name
         self.role = str(spec["role"])
         self._spec = spec
+        self._facts = facts
         self._needs, self._shared = needs, shared
         self._interpreter = interpreter or _this_python
         self._process: Process | None = None
@@ -70,55 +73,87 @@ class Channel:
         self._calls = 0
         self._about: Mapping[str, Any] = {}
         self._owed = False  # the worker was asked about itself and has not been heard
+        self._patience = 0.0  # seconds that its start may take
 
-    def __enter__(self) -> Self:
-        if self._process is None:
-            self._dead = ""
-            self._calls = 0
-            self._owed = True
-            argv = [*self._interpreter(), self.name]
-            needs, shared = self._needs(), self._shared()
-            self._process = Process(argv, talks=True, needs=needs, shared=shared)
-            until = time.monotonic() + _FIRST_LINES
-            spec = json.dumps({"name": self.name, **self._spec}).encode()
-            try:
-                self._process.send(spec, deadline=until)
-                self._process.send(b"{}", deadline=until)
-            except TimeoutError:
-                self._dead = f"it did not start within {_FIRST_LINES:g} s"
-                self._process.close()
-            except BaseException:
-                self.__exit__()
-                raise
-        return self
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[Self]:
+        """Start the process; :attr:`facts` of a sampler wait for it, at most ``timeout`` seconds.
 
-    def __exit__(self, *exc: object) -> None:
+        A request waits for it too, within its own time.
+        """
+        self._launch(timeout)
+        try:
+            yield self
+        finally:
+            self._end()
+
+    def _launch(self, patience: float) -> None:
+        self._patience = patience
+        if self._process is not None:
+            return
+        self._dead, self._calls, self._about, self._owed = "", 0, {}, True
+        argv = [*self._interpreter(), self.name]
+        needs, shared = self._needs(), self._shared()
+        self._process = Process(argv, talks=True, needs=needs, shared=shared)
+        deadline = time.monotonic() + _FIRST_LINES
+        spec = json.dumps({"name": self.name, **self._spec}).encode()
+        try:
+            self._process.send(spec, deadline=deadline)
+            self._process.send(b"{}", deadline=deadline)
+        except TimeoutError:
+            self._dead = f"it did not start within {_FIRST_LINES:g} s"
+            self._process.close()
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.close()
             self._process = None
 
-    def start(self, *, timeout: float) -> None:
-        """Wait until the worker has imported what it calls; otherwise the first draw waits.
+    @property
+    def facts(self) -> Facts:
+        """What is known of the target; of a sampler, inside ``with``, once it has started.
 
         Raises:
-            UsageError: it cannot find or import it.
-            SamplerError: it died, or had not started after ``timeout`` seconds.
+            UsageError: the worker cannot find or import what it should call.
+            SamplerError: it died, or had not started in time.
         """
+        unknown = self._owed or _is_error(self._about)
+        if unknown and self._process is not None and self.role == "sampler":
+            self._start(self._patience)
+        return self._stated(self._about)
+
+    def _stated(self, about: Mapping[str, Any]) -> Facts:
+        """The facts, with what the worker says ``about`` its target; {} before it started."""
+        del about
+        return self._facts
+
+    def _start(self, timeout: float) -> None:
+        """Wait until the worker has imported what it calls."""
         self._exchange(None, 0, timeout, " while it was opened")
 
     def _ask(
-        self, room: memoryview | int, n: int, d: int, timeout: float, *, used: int = 1, **more: Any
+        self,
+        room: memoryview | int,
+        request: Request,
+        timeout: float,
+        *,
+        call: str = "",
+        used: int = 1,
+        **more: Any,
     ) -> Any:
         """Ask for numbers that fill ``room``, or for at most so many bytes, which are returned.
 
         A dict in JSON may be the answer instead to a question with ``fork_seconds``. ``used`` of
-        the worker's call numbers are spent.
+        the worker's call numbers are spent. ``call`` is for messages.
         """
-        request(n, d, timeout, calls=used)
-        call, self._calls = self._calls, self._calls + used
+        number, self._calls = self._calls, self._calls + used
         seconds = timeout if math.isfinite(timeout) else _NO_END
-        question = {"n": n, "d": d, "call": call, "seconds": seconds, **more}
-        return self._exchange(question, room, timeout, f" (call n={n}, d={d})")
+        question = {"n": request.n, "d": request.dim, "call": number, "seconds": seconds, **more}
+        call = call or f"n={request.n}, d={request.dim}"
+        return self._exchange(question, room, timeout, f" (call {call})")
 
     def _exchange(
         self, question: Mapping[str, Any] | None, room: memoryview | int, timeout: float, call: str
@@ -126,7 +161,7 @@ class Channel:
         """Send a question (None: await the start) and return its answer."""
         process = self._process
         if process is None:
-            raise UsageError(f"{self.role} {self.name}: not open; draw inside `with`")
+            raise UsageError(f"{self.role} {self.name}: not open; ask inside `with`")
         if self._dead:
             raise SamplerCrashError(
                 f"{self.role} {self.name}: stopped earlier ({self._dead}); open it again"

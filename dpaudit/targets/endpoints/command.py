@@ -11,7 +11,8 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -20,9 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.protocols import Dataset, Facts, Kind, Reply, Request
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
-from dpaudit.targets.check import MOST, TYPES, finite, query_result, request, timed_draws
+from dpaudit.targets.check import (
+    MOST,
+    TYPES,
+    check_request,
+    query_result,
+    require_finite,
+    timed_calls,
+)
 from dpaudit.targets.plain import jsonable, of_json
 from dpaudit.targets.sandbox.process import Process
 from dpaudit.targets.sandbox.view import files_of_command
@@ -38,6 +47,11 @@ _FIELDS = {
     "datasets": {"{dataset}": "the data set"},
 }
 """What a program must be told for each role."""
+_ACCEPTS: Mapping[str, frozenset[Kind]] = {
+    "sampler": frozenset({"noise", "noise in calls"}),
+    "mechanism": frozenset({"releases"}),
+    "datasets": frozenset({"releases of a data set"}),
+}
 
 Array = npt.NDArray[np.float64]
 T = TypeVar("T")
@@ -61,11 +75,6 @@ class CommandTarget:
 
     There are no timed releases: most of the time of a call is the program's start.
     """
-
-    dim: int | None = None
-    available: int | None = None
-    version: str | None = None
-    advice = ""
 
     def __init__(
         self,
@@ -96,25 +105,29 @@ class CommandTarget:
                 f"dtype={dtype}: numbers written as text have no dtype; leave out one of the two"
             )
         self._argv = _program(target)
-        for field, what in _FIELDS[role].items():
+        for field, meaning in _FIELDS[role].items():
             if not any(field in word for word in self._argv[1:]):
                 whole = role == "mechanism"
                 form, its = ("--value={value}", "it") if whole else ("{dataset}", "its path")
                 raise UsageError(
-                    f"mechanism={self.name}: must be told {what}; write {field} for {its}, e.g. "
+                    f"mechanism={self.name}: must be told {meaning}; write {field} for {its}, e.g. "
                     f"command:{self._argv[0]} {form} {{n}}"
                 )
         self._type = np.dtype(TYPES[dtype])
         self._text = text_mode
         self._columns = list(columns)
+        self.facts = Facts(_ACCEPTS[role])
         self._open = False
 
-    def __enter__(self) -> Self:
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[Self]:
+        """Nothing starts before the first question; ``timeout`` is not needed."""
+        del timeout
         self._open = True
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._open = False
+        try:
+            yield self
+        finally:
+            self._open = False
 
     def again(self) -> Self:
         """The same program; every draw is a new process anyway."""
@@ -122,15 +135,29 @@ class CommandTarget:
         other._open = False
         return other
 
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """Run the program once: ``n`` vectors, shape (n, d), finite. It leaves no process.
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """Run the program once, or once per call; it leaves no process.
+
+        The seconds of a call are those of the whole run.
 
         Raises:
+            UsageError: a query result that is not 1 to 4096 finite numbers.
             SamplerTimeoutError: it had not ended after ``timeout`` seconds.
-            SamplerOutputError: too few or too many values, no numbers, or not finite.
+            SamplerOutputError: too few or too many values or lines, no numbers, or not finite.
             SamplerCrashError: it ended with a status other than 0.
         """
-        request(n, d, timeout)
+        accepts = self.facts.accepts
+        check_request(request, accepts, timeout=timeout, name=self.name, role=self.role)
+        if request.calls is not None:
+            return Reply(*timed_calls(partial(self._noise, request), request, timeout=timeout))
+        if request.input is None:
+            return Reply(self._noise(request, timeout))
+        if isinstance(request.input, Dataset):
+            return Reply(self._releases_of_data(request.input.records, request.n, timeout))
+        return Reply(self._releases(query_result(request.input), request.n, timeout))
+
+    def _noise(self, request: Request, timeout: float) -> Array:
+        n, d = request.n, request.dim
         argv = [word.replace("{n}", str(n)).replace("{d}", str(d)) for word in self._argv]
         read = self._read_text if self._text else self._read_binary
         call = f"(call n={n}, d={d})"
@@ -138,24 +165,9 @@ class CommandTarget:
         values, short = self._run(argv, partial(read, n, d), call, remedy, timeout=timeout)
         if short:
             raise self._wrong(short, n, d)
-        return finite(values.reshape(n, d), self.name)
+        return require_finite(values.reshape(n, d), self.name)
 
-    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """Run the program ``calls`` times: values (calls·n, d), and each run's seconds in all.
-
-        Raises as :meth:`draw` does; ``timeout`` is for all of them.
-        """
-        return timed_draws(self.draw, calls, n, d, timeout=timeout)
-
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        """Run the program once: ``n`` finite releases (n, k) of the query result ``value`` (m,).
-
-        Raises:
-            UsageError: ``value`` is not 1 to 4096 finite numbers.
-            SamplerError: as in :meth:`draw`; its numbers are not ``n`` rows, or too many.
-        """
-        value = query_result(value)
-        request(n, value.size, timeout)
+    def _releases(self, value: Array, n: int, timeout: float) -> Array:
         written = self._released({"{value}": ",".join(map(repr, value.tolist()))}, n, timeout)
         size, column = len(written), 8 * n
         if not size or size % column:
@@ -164,14 +176,9 @@ class CommandTarget:
                 f"release (release n={n}); write n rows of equally many little-endian float64"
             )
         releases = np.frombuffer(written, dtype="<f8").astype(np.float64, copy=False)
-        return finite(releases.reshape(n, -1), self.name, "mechanism")
+        return require_finite(releases.reshape(n, -1), self.name, "mechanism")
 
-    def release_any(self, dataset: Any, n: int, *, timeout: float) -> list[Any]:
-        """``n`` releases of ``dataset``, as JSON gives them.
-
-        Raises:
-            SamplerError: as in :meth:`draw`; it did not write ``n`` JSON values, one per line.
-        """
+    def _releases_of_data(self, dataset: Any, n: int, timeout: float) -> list[Any]:
         file, text = self._file_of(dataset)
         deadline = time.monotonic() + timeout
         together = any("{n}" in word for word in self._argv)
@@ -237,8 +244,7 @@ class CommandTarget:
     ) -> T:
         """Start the program, ``read`` until its deadline, and end it; messages name the ``call``."""
         if not self._open:
-            verb = "draw" if self.role == "sampler" else "release"
-            raise UsageError(f"{self.role} {self.name}: not open; {verb} inside `with`")
+            raise UsageError(f"{self.role} {self.name}: not open; ask inside `with`")
         deadline = time.monotonic() + timeout
         process = Process(argv, seconds=timeout, needs=files_of_command(argv))
         try:
@@ -283,14 +289,14 @@ class CommandTarget:
         size = len(buffer)
         while size == len(buffer):
             size = process.read(memoryview(buffer), deadline=deadline)
-            words = (rest + buffer[:size]).split()
-            cut = size == len(buffer) and bool(words) and not buffer[-1:].isspace()
-            rest = words.pop() if cut else b""
+            numbers = (rest + buffer[:size]).split()
+            cut = size == len(buffer) and bool(numbers) and not buffer[-1:].isspace()
+            rest = numbers.pop() if cut else b""
             if len(rest) > _LONGEST_NUMBER:
                 raise self._no_number(rest)
-            if got + len(words) > n * d:
-                raise self._wrong(f"at least {got + len(words)} values", n, d)
-            for word in words:
+            if got + len(numbers) > n * d:
+                raise self._wrong(f"at least {got + len(numbers)} values", n, d)
+            for word in numbers:
                 try:
                     values[got] = float(word)
                 except ValueError:
@@ -299,9 +305,9 @@ class CommandTarget:
         return values, "" if got == n * d else f"{got} values"
 
     def _no_number(self, word: bytes) -> SamplerOutputError:
-        shown = word[:40].decode(errors="replace")
+        text = word[:40].decode(errors="replace")
         return SamplerOutputError(
-            f"sampler {self.name} wrote {shown!r}, which is not a number; "
+            f"sampler {self.name} wrote {text!r}, which is not a number; "
             "text is decimal numbers between white space, without text_mode it is binary"
         )
 
@@ -326,16 +332,16 @@ def _program(target: str) -> list[str]:
         UsageError: the text cannot be split, or there is no such program.
     """
     try:
-        words = shlex.split(target)
-        if len(words) == 1 and " " in words[0] and not shutil.which(words[0]):
-            words = shlex.split(words[0])  # the quotes of command:'…' came through
+        argv = shlex.split(target)
+        if len(argv) == 1 and " " in argv[0] and not shutil.which(argv[0]):
+            argv = shlex.split(argv[0])  # the quotes of command:'…' came through
     except ValueError as error:
         raise UsageError(
             f"command={target}: cannot be split into words ({error}); fix the quotes"
         ) from None
-    if not words or not shutil.which(words[0]):
-        name, rule = words[0] if words else "", "no such program; give its path"
+    if not argv or not shutil.which(argv[0]):
+        name, rule = argv[0] if argv else "", "no such program; give its path"
         if os.path.isfile(name):
             rule = "is not executable; chmod +x it"
         raise UsageError(f"command={name}: {rule} (from {os.getcwd()})")
-    return words
+    return argv

@@ -5,12 +5,12 @@ They are read row by row: memory does not grow with the file, and nothing is eve
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import io
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
+from dpaudit.protocols import Facts, Reply, Request
 from dpaudit.results.arrays import Archive, fill, map_npy
 from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line
-from dpaudit.targets.check import TYPES, finite, plain_f64, request
+from dpaudit.targets.check import TYPES, check_request, plain_f64, require_finite
 
 __all__ = ["READERS", "FileTarget", "RecordedReleases", "lines_of", "open_text"]
 
@@ -90,42 +91,46 @@ class FileTarget:
         return UsageError(f"file={self._target}: {why}")
 
     @property
-    def dim(self) -> int:
-        """Length of a row."""
-        return self._recording.dim
+    def facts(self) -> Facts:
+        """Noise, in rows of ``dim`` numbers, ``available`` in all."""
+        rows = self._recording
+        return Facts({"noise"}, dim=rows.dim, available=rows.rows)
 
-    @property
-    def available(self) -> int:
-        """Number of rows in the file."""
-        return self._recording.rows
-
-    def __enter__(self) -> Self:
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[Self]:
+        """From the first row on; ``timeout`` is not needed."""
+        del timeout
         if self._used:
             self._recording, self._next = self._read(), 0
         self._open = self._used = True
-        return self
+        try:
+            yield self
+        finally:
+            self._open = False
+            self._recording.close()
 
-    def __exit__(self, *exc: object) -> None:
-        self._open = False
-        self._recording.close()
-
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """The next ``n`` rows, shape (n, d), finite; ``timeout`` is not needed.
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """The next ``n`` rows; ``timeout`` is not needed.
 
         Raises:
-            UsageError: ``d`` is not :attr:`dim`.
+            UsageError: ``dim`` is not that of the file.
             SamplerOutputError: fewer rows are left, they cannot be read, or some values are not
                 finite.
         """
-        request(n, d, timeout)
+        check_request(request, {"noise"}, timeout=timeout, name=self.name, role="sampler")
+        return Reply(self.read(request.n, request.dim))
+
+    def read(self, n: int, d: int) -> Array:
+        """The next ``n`` rows (n, d); errors are those of :meth:`ask`."""
         if not self._open:
-            raise UsageError(f"sampler {self.name}: not open; draw inside `with`")
-        if d != self.dim:
-            raise UsageError(f"d={d}: {self.name} has rows of {self.dim}; ask for d={self.dim}")
-        left = self.available - self._next
+            raise UsageError(f"sampler {self.name}: not open; ask inside `with`")
+        dim, rows = self._recording.dim, self._recording.rows
+        if d != dim:
+            raise UsageError(f"d={d}: {self.name} has rows of {dim}; ask for d={dim}")
+        left = rows - self._next
         if n > left:
             raise SamplerOutputError(
-                f"sampler {self.name} has {left} of its {self.available} rows left, wanted n={n}; "
+                f"sampler {self.name} has {left} of its {rows} rows left, wanted n={n}; "
                 "ask for fewer samples or record more"
             )
         try:
@@ -136,7 +141,7 @@ class FileTarget:
                 "fix it"
             ) from None
         self._next += n
-        return finite(values, self.name)
+        return require_finite(values, self.name)
 
 
 class RecordedReleases:
@@ -147,9 +152,6 @@ class RecordedReleases:
     releases were made of; without them they are two arrays of length 0, which stand for the files.
     Not claimed: that the releases are independent, or were made as said.
     """
-
-    version: str | None = None
-    advice = ""
 
     def __init__(self, target: str, *, neighbours: tuple[Array, Array] | None = None) -> None:
         """Open both files.
@@ -166,46 +168,44 @@ class RecordedReleases:
                 "second neighbour; write 'file:at-0.npy;at-1.npy'"
             )
         self._files = tuple(FileTarget(path) for path in paths)
-        lengths = [file.dim for file in self._files]
+        lengths = [file.facts.dim for file in self._files]
         if lengths[0] != lengths[1]:
             raise UsageError(
                 f"mechanism={self.name}: rows of {lengths[0]} and of {lengths[1]} numbers; "
                 "releases have one length"
             )
-        self.named = neighbours is not None
-        self.neighbours = neighbours or (np.empty(0), np.empty(0))
-        self._held = contextlib.ExitStack()
+        self._neighbours = neighbours or (np.empty(0), np.empty(0))
+        self.facts = Facts(
+            {"releases"},
+            available=min(file.facts.available or 0 for file in self._files),
+            neighbours=self._neighbours,
+        )
 
-    @property
-    def available(self) -> int:
-        """How many releases the shorter file has."""
-        return min(file.available for file in self._files)
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[Self]:
+        """From the first rows on; ``timeout`` is not needed."""
+        with self._files[0].open(timeout=timeout), self._files[1].open(timeout=timeout):
+            yield self
 
-    def __enter__(self) -> Self:
-        for file in self._files:
-            self._held.enter_context(file)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._held.close()
-
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        """The next ``n`` releases (n, k) at ``value``, one of :attr:`neighbours`.
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """The next ``n`` releases at the input, one of the ``neighbours`` of :attr:`facts`.
 
         Raises:
             UsageError: it is another value.
             SamplerOutputError: fewer are left, they cannot be read, or some are not finite.
         """
-        for file, recorded in zip(self._files, self.neighbours, strict=True):
-            if value is recorded or (self.named and np.array_equal(value, recorded)):
-                return file.draw(n, file.dim, timeout=timeout)
+        check_request(request, {"releases"}, timeout=timeout, name=self.name, role="mechanism")
+        value = np.asarray(request.input)
+        for file, recorded in zip(self._files, self._neighbours, strict=True):
+            if request.input is recorded or (recorded.size and np.array_equal(value, recorded)):
+                return Reply(file.read(request.n, file.facts.dim or 0))
         raise UsageError(
             f"value={value.tolist()}: {self.name} has releases at its two neighbours only"
         )
 
 
 class Recording(Protocol):
-    """Rows of one length, each given once, in order."""
+    """Rows of one length, each read once, in order."""
 
     rows: int
     dim: int

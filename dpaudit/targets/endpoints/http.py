@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import io
 import json
@@ -12,7 +11,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -27,8 +27,9 @@ from dpaudit.errors import (
     SamplerTimeoutError,
     UsageError,
 )
+from dpaudit.protocols import Dataset, Facts, Kind, Reply, Request
 from dpaudit.results.text import error_text, one_line
-from dpaudit.targets.check import MOST, TYPES, finite, query_result, request
+from dpaudit.targets.check import MOST, TYPES, check_request, query_result, require_finite
 from dpaudit.targets.plain import jsonable, of_json
 
 __all__ = ["HttpTarget", "HttpsTarget"]
@@ -38,6 +39,10 @@ _MOST_TEXT = 1 << 28  # bytes of an answer in JSON
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _QUOTED = 200  # characters of a refusal in a message
 _REFUSAL = 1.0  # seconds to wait for the words of a refusal
+_ACCEPTS: Mapping[str, frozenset[Kind]] = {
+    "sampler": frozenset({"noise", "noise in calls"}),
+    "mechanism": frozenset({"releases", "releases of a data set"}),
+}
 
 Array = npt.NDArray[np.float64]
 T = TypeVar("T")
@@ -129,10 +134,6 @@ class HttpTarget:
     """
 
     scheme = "http"
-    dim: int | None = None
-    available: int | None = None
-    version: str | None = None
-    advice = ""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class HttpTarget:
     ) -> None:
         """Read the address; the first question connects. ``seed`` is not sent: it is closed.
 
-        ``role`` (sampler or mechanism) is for messages.
+        ``role`` is sampler or mechanism; a mechanism is asked for releases of either kind.
 
         Raises:
             UsageError: not an address, no such ``dtype``, or ``text_mode``.
@@ -164,58 +165,66 @@ class HttpTarget:
         self._given = (target, dtype, role)
         self._type = np.dtype(TYPES[dtype])
         self._reader: _Reader | None = None
+        self.facts = Facts(_ACCEPTS[role])
         self._open = False
 
-    def __enter__(self) -> Self:
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[Self]:
+        """The first question connects; ``timeout`` is not needed."""
+        del timeout
         self._open = True
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._hang_up()
-        self._open = False
+        try:
+            yield self
+        finally:
+            self._hang_up()
+            self._open = False
 
     def again(self) -> Self:
         """The same endpoint, over a connection of its own."""
         target, dtype, role = self._given
         return type(self)(target, dtype=dtype, role=role)
 
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """One request: ``n`` vectors, shape (n, d), finite.
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """One request over the connection, or one per call.
 
         Raises:
+            UsageError: a query result that is not 1 to 4096 finite numbers, or a data set of no
+                plain kind.
             SamplerTimeoutError: the answer was not complete after ``timeout`` seconds.
             SamplerCrashError: no connection, a connection cut short, or a status of 400 or above.
-            SamplerOutputError: another status, too few or too many bytes, not HTTP, or not finite.
+            SamplerOutputError: another status, too few or too many bytes, not HTTP, not finite, or
+                not ``n`` releases.
         """
-        return self.draw_calls(1, n, d, timeout=timeout)[0]
+        accepts = self.facts.accepts
+        check_request(request, accepts, timeout=timeout, name=self.name, role=self.role)
+        if request.input is None:
+            return self._noise(request, timeout)
+        if isinstance(request.input, Dataset):
+            return Reply(self._releases_of_data(request.input.records, request.n, timeout))
+        return Reply(self._releases(query_result(request.input), request.n, timeout))
 
-    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """``calls`` requests of ``n`` vectors in turn: values (calls·n, d), and each one's seconds.
-
-        Raises:
-            SamplerError: as in :meth:`draw`.
-        """
-        request(n, d, timeout, calls=calls)
+    def _noise(self, request: Request, timeout: float) -> Reply:
+        n, d = request.n, request.dim
         deadline = time.monotonic() + timeout
-        values, seconds = np.empty((calls * n, d)), np.empty(calls)
+        values, seconds = np.empty((request.rows, d)), np.empty(request.rows // n)
         call, question = f"(call n={n}, d={d})", {"n": n, "d": d}
-        for i in range(calls):
+        for i in range(len(seconds)):
             rows = values[i * n : (i + 1) * n].reshape(-1)
             take = partial(self._values, out=rows, call=call)
             _, seconds[i] = self._exchange(
                 question, take, call=call, deadline=deadline, timeout=timeout
             )
-        return finite(values, self.name), seconds
+        return Reply(require_finite(values, self.name), None if request.calls is None else seconds)
 
     def _values(self, response: http.client.HTTPResponse, *, out: Array, call: str) -> None:
         """Fill ``out`` with the values of an answer, which must have exactly as many."""
         width = self._type.itemsize
         size = out.size * width
-        wanted = f"wanted exactly {size} bytes, {out.size} values of {width} bytes {call}"
-        self._checked(response, call, wanted)
+        rule = f"wanted exactly {size} bytes, {out.size} values of {width} bytes {call}"
+        self._checked(response, call, rule)
         if response.length not in (None, size):
             raise SamplerOutputError(
-                f"sampler {self.name} answered with Content-Length={response.length}, {wanted}; "
+                f"sampler {self.name} answered with Content-Length={response.length}, {rule}; "
                 "send that many, or set their type with dtype (f64 or f32)"
             )
         got, least = 0, ""
@@ -232,69 +241,54 @@ class HttpTarget:
             got, least = got + len(error.partial), "at least "
         if got < size:
             raise SamplerOutputError(
-                f"sampler {self.name} gave {least}{got} bytes and then the end, {wanted}; "
+                f"sampler {self.name} gave {least}{got} bytes and then the end, {rule}; "
                 "send them all"
             )
         if self._surplus(response):
             raise SamplerOutputError(
-                f"sampler {self.name} gave at least {size + 1} bytes, {wanted}; send that many"
+                f"sampler {self.name} gave at least {size + 1} bytes, {rule}; send that many"
             )
 
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        """One request: ``n`` finite releases (n, k) of the query result ``value`` (m,).
-
-        Raises:
-            UsageError: ``value`` is not 1 to 4096 finite numbers.
-            SamplerError: as in :meth:`draw`; another status, not ``n`` rows, or too many bytes.
-        """
-        value = query_result(value)
-        request(n, value.size, timeout)
+    def _releases(self, value: Array, n: int, timeout: float) -> Array:
         row = 8 * n
-        wanted = f"wanted n rows of equally many little-endian float64, {row} bytes or a multiple"
+        rule = f"wanted n rows of equally many little-endian float64, {row} bytes or a multiple"
         question = {"value": value.tolist(), "n": n}
-        came = self._released(question, wanted, most=8 * MOST, row=row, timeout=timeout)
-        releases = np.frombuffer(came, dtype="<f8").astype(np.float64, copy=False)
-        return finite(releases.reshape(n, -1), self.name, self.role)
+        content = self._released(question, rule, most=8 * MOST, row=row, timeout=timeout)
+        releases = np.frombuffer(content, dtype="<f8").astype(np.float64, copy=False)
+        return require_finite(releases.reshape(n, -1), self.name, self.role)
 
-    def release_any(self, dataset: Any, n: int, *, timeout: float) -> list[Any]:
-        """One request: ``n`` releases of ``dataset``, as JSON gives them.
-
-        Raises:
-            UsageError: the data set is of no plain kind.
-            SamplerError: as in :meth:`draw`; another status, too many bytes, or no JSON array of
-                ``n``.
-        """
+    def _releases_of_data(self, dataset: Any, n: int, timeout: float) -> list[Any]:
         question = {"dataset": jsonable(dataset), "n": n}
-        call, wanted = f"(release n={n})", f"wanted a JSON array of {n} releases"
-        came = self._released(question, wanted, most=_MOST_TEXT, timeout=timeout)
+        call, rule = f"(release n={n})", f"wanted a JSON array of {n} releases"
+        content = self._released(question, rule, most=_MOST_TEXT, timeout=timeout)
         try:
-            releases = of_json(came)
+            releases = of_json(content)
         except ValueError as error:
             raise SamplerOutputError(
                 f"mechanism {self.name}: its answer is no JSON ({one_line(error, limit=100)}), "
-                f"{wanted} {call}; fix the server"
+                f"{rule} {call}; fix the server"
             ) from None
         if isinstance(releases, list) and len(releases) == n:
             return releases
         many = isinstance(releases, list)
-        given = f"{len(releases)} releases" if many else type(releases).__name__
+        kind = f"{len(releases)} releases" if many else type(releases).__name__
         raise SamplerOutputError(
-            f"mechanism {self.name} answered with {given}, {wanted} {call}; fix the server"
+            f"mechanism {self.name} answered with {kind}, {rule} {call}; fix the server"
         )
 
     def _released(
-        self, question: dict[str, Any], wanted: str, *, most: int, row: int = 1, timeout: float
+        self, question: dict[str, Any], rule: str, *, most: int, row: int = 1, timeout: float
     ) -> bytearray:
         """An answer of 1 to ``most`` bytes, a multiple of ``row``."""
         call, deadline = f"(release n={question['n']})", time.monotonic() + timeout
 
         def take(response: http.client.HTTPResponse) -> bytearray:
-            came = self._body(response, call=call, wanted=wanted, most=most)
-            if len(came) % row:
+            content = self._body(response, call=call, rule=rule, most=most)
+            if len(content) % row:
                 raise SamplerOutputError(
-                    f"mechanism {self.name} gave {len(came)} bytes, {wanted} {call}; send them all"
+                    f"mechanism {self.name} gave {len(content)} bytes, {rule} {call}; send them all"
                 )
-            return came
+            return content
 
         return self._exchange(question, take, call=call, deadline=deadline, timeout=timeout)[0]
 
@@ -337,8 +331,7 @@ class HttpTarget:
         ``call`` is for messages.
         """
         if not self._open:
-            verb = "draw" if self.role == "sampler" else "release"
-            raise UsageError(f"{self.role} {self.name}: not open; {verb} inside `with`")
+            raise UsageError(f"{self.role} {self.name}: not open; ask inside `with`")
         body = json.dumps(question)
         try:
             if self._reader is None:
@@ -404,13 +397,13 @@ class HttpTarget:
     def _ask(self, body: str, deadline: float) -> http.client.HTTPResponse:
         """Send, and read to the end of the headers; retry once if a kept connection is dead."""
         assert self._reader is not None  # noqa: S101 for mypy: connected
-        kept = self._reader.raw.deadline > 0
+        reused = self._reader.raw.deadline > 0
         if self._reader.surplus():
             raise SamplerOutputError(
                 f"{self.role} {self.name} sent more than its last answer's length; "
                 "Content-Length must be the body's"
             )
-        for last in (not kept, True):
+        for last in (not reused, True):
             if self._reader is None or self._reader.raw.ended:
                 self._hang_up()
                 self._reader = self._connect(deadline)
@@ -426,48 +419,53 @@ class HttpTarget:
                 self._hang_up()
         return response
 
-    def _checked(self, response: http.client.HTTPResponse, call: str, wanted: str) -> None:
-        """Refuse an answer by its head; ``call`` and ``wanted`` are for messages."""
+    def _checked(self, response: http.client.HTTPResponse, call: str, rule: str) -> None:
+        """Refuse an answer by its head; ``call`` and ``rule`` are for messages."""
         if response.status != http.HTTPStatus.OK:
             raise self._refusal(response, call)
         coding = response.headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":
-            given = one_line(coding, limit=_QUOTED)
+            value = one_line(coding, limit=_QUOTED)
             raise SamplerOutputError(
-                f"{self.role} {self.name} answered with Content-Encoding={given}; "
+                f"{self.role} {self.name} answered with Content-Encoding={value}; "
                 "send the values as they are"
             )
         lengths = {length.strip() for length in response.headers.get_all("Content-Length", ())}
         # http.client would ignore an invalid one
         if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):
-            given = one_line(", ".join(sorted(lengths)), limit=_QUOTED)
+            value = one_line(", ".join(sorted(lengths)), limit=_QUOTED)
             raise SamplerOutputError(
-                f"{self.role} {self.name} answered with Content-Length={given}, {wanted}; "
+                f"{self.role} {self.name} answered with Content-Length={value}, {rule}; "
                 "send one whole number"
             )
 
     def _body(
-        self, response: http.client.HTTPResponse, *, call: str, wanted: str, most: int
+        self, response: http.client.HTTPResponse, *, call: str, rule: str, most: int
     ) -> bytearray:
         """All of an answer whose length it tells itself: 1 to ``most`` bytes."""
-        self._checked(response, call, wanted)
-        who, came, length, short = f"{self.role} {self.name} gave", bytearray(), response.length, ""
+        self._checked(response, call, rule)
+        who, content, length, short = (
+            f"{self.role} {self.name} gave",
+            bytearray(),
+            response.length,
+            "",
+        )
         try:
-            while max(len(came), length or 0) <= most and (more := response.read(_PIECE)):
-                came += more
+            while max(len(content), length or 0) <= most and (more := response.read(_PIECE)):
+                content += more
         except http.client.IncompleteRead:
             short = " and then the end of a chunk was missing"
-        if max(len(came), length or 0) > most:
+        if max(len(content), length or 0) > most:
             raise SamplerOutputError(f"{who} more than {most} bytes {call}; ask for fewer")
-        if length is not None and len(came) < length:
+        if length is not None and len(content) < length:
             short = f" of {length} and then the end"
-        if short or not came:
+        if short or not content:
             raise SamplerOutputError(
-                f"{who} {len(came)} bytes{short}, {wanted} {call}; send them all"
+                f"{who} {len(content)} bytes{short}, {rule} {call}; send them all"
             )
         if self._surplus(response):
             raise SamplerOutputError(f"{who} more than its Content-Length {call}; send that many")
-        return came
+        return content
 
     def _surplus(self, response: http.client.HTTPResponse) -> bool:
         """Whether there is more than the answer that was read."""
@@ -484,15 +482,15 @@ class HttpTarget:
             )
         assert self._reader is not None  # noqa: S101 for mypy: connected
         self._reader.raw.deadline = min(self._reader.raw.deadline, time.monotonic() + _REFUSAL)
-        words = b""
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            words = response.read(_QUOTED)
-        lines = words.decode(errors="replace").split("\n")
+        body = b""
+        with suppress(OSError, http.client.HTTPException):
+            body = response.read(_QUOTED)
+        lines = body.decode(errors="replace").split("\n")
         line = next((line for line in lines if line.strip()), "")
-        says = f"; it says {one_line(line, limit=_QUOTED)!r}" if line else ""
+        quote = f"; it says {one_line(line, limit=_QUOTED)!r}" if line else ""
         kind = SamplerCrashError if response.status >= 400 else SamplerOutputError
         return kind(
-            f"{self.role} {self.name} answered with status {status}{says} {call}; "
+            f"{self.role} {self.name} answered with status {status}{quote} {call}; "
             "it must answer 200, fix the server"
         )
 

@@ -96,10 +96,10 @@ class Symbol:
         """
         if self.call.returns:
             return self._returned(value, n * d).reshape(n, d)
-        asked = {"n": n, "d": d} if "d" in self.call.slots else {"n": n * d}
-        what = "n*d" if "d" in self.call.slots else "n"
-        call = f"(call {', '.join(f'{k}={v}' for k, v in asked.items())})"
-        return self._written(n * d, what, call, value=value, **asked).reshape(n, d)
+        sizes = {"n": n, "d": d} if "d" in self.call.slots else {"n": n * d}
+        count = "n*d" if "d" in self.call.slots else "n"
+        call = f"(call {', '.join(f'{k}={v}' for k, v in sizes.items())})"
+        return self._written(n * d, count, call, value=value, **sizes).reshape(n, d)
 
     def release(self, value: Array, n: int) -> npt.NDArray[Any]:
         """``n`` releases (n, m) of ``value`` (m,); without ``m``, of each number by itself.
@@ -109,9 +109,9 @@ class Symbol:
         """
         m = len(value)
         if "m" in self.call.slots:
-            told, call = value.copy(), f"(release n={n} of m={m} numbers)"
-            given = {"value": told.ctypes.data, "m": m, "n": n}
-            return self._written(n * m, "n*m", call, **given).reshape(n, m)
+            buffer, call = value.copy(), f"(release n={n} of m={m} numbers)"
+            arguments = {"value": buffer.ctypes.data, "m": m, "n": n}
+            return self._written(n * m, "n*m", call, **arguments).reshape(n, m)
         if self.call.returns:
             columns = [self._returned(x, n) for x in value.tolist()]
         else:
@@ -130,19 +130,19 @@ class Symbol:
         kind = np.int64 if self.call.returns in _WHOLE else np.float64
         return np.fromiter((one() for _ in range(count)), dtype=kind, count=count)
 
-    def _written(self, size: int, what: str, call: str, **given: Any) -> Array:
+    def _written(self, size: int, count: str, call: str, **arguments: Any) -> Array:
         bits = np.full(size + _GUARD, _UNWRITTEN)
-        self.call.bound(self._function, out=bits.ctypes.data, **given)()
-        last = f"{what} - 1"
+        self.call.bound(self._function, out=bits.ctypes.data, **arguments)()
+        last = f"{count} - 1"
         if (bits[size:] != _UNWRITTEN).any():
             raise SamplerOutputError(
-                f"{self._name} wrote past the end of its buffer, wanted {what}={size} "
+                f"{self._name} wrote past the end of its buffer, wanted {count}={size} "
                 f"values {call}; write out[0] to out[{last}] only"
             )
         missing = int(np.count_nonzero(bits[:size] == _UNWRITTEN))
         if missing:
             raise SamplerOutputError(
-                f"{self._name} wrote {size - missing} values, wanted {what}={size} "
+                f"{self._name} wrote {size - missing} values, wanted {count}={size} "
                 f"{call}; write them all{self._hint if missing == size else ''}"
             )
         return bits[:size].view(np.float64)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.protocols import Facts, Reply, Request
 from dpaudit.results.text import one_line
-from dpaudit.targets.check import request
+from dpaudit.targets.check import check_request
 from dpaudit.targets.endpoints.file import FileTarget
 
 __all__ = ["WhitenedSampler"]
@@ -57,63 +60,55 @@ class WhitenedSampler:
                 "public C; write whitened:'noise.npy;C.npy'"
             )
         self._noise = FileTarget(paths[0], dtype=dtype, text_mode=text_mode)
-        with FileTarget(paths[1]) as file:
-            steps = file.available
-            if steps != file.dim or steps > _MOST_STEPS:
+        with FileTarget(paths[1]).open(timeout=1.0) as file:
+            steps, width = file.facts.available or 0, file.facts.dim
+            if steps != width or steps > _MOST_STEPS:
                 raise UsageError(
-                    f"file={paths[1]}: shape={(steps, file.dim)}, wanted a square C of at most "
+                    f"file={paths[1]}: shape={(steps, width)}, wanted a square C of at most "
                     f"{_MOST_STEPS:,} steps"
                 )
-            self._strategy = file.draw(steps, steps, timeout=1.0)
+            self._strategy = file.read(steps, steps)
         if np.linalg.matrix_rank(self._strategy) < steps:
             raise UsageError(f"file={paths[1]}: C has no inverse; save the C of N = C⁻¹·Z")
-        if self._noise.available % steps:
+        rows, self._width = self._noise.facts.available or 0, self._noise.facts.dim or 0
+        if rows % steps:
             raise UsageError(
-                f"file={paths[0]}: {self._noise.available} rows are not a multiple of the "
+                f"file={paths[0]}: {rows} rows are not a multiple of the "
                 f"{steps} steps of C; record whole runs"
             )
+        self.facts = Facts({"noise"}, dim=steps, available=rows // steps * self._width)
         self._left = np.empty((0, steps))
 
-    @property
-    def dim(self) -> int:
-        """How many steps C has."""
-        return len(self._strategy)
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[Self]:
+        """From the first run on; ``timeout`` is not needed."""
+        with self._noise.open(timeout=timeout):
+            self._left = np.empty((0, len(self._strategy)))
+            yield self
 
-    @property
-    def available(self) -> int:
-        """Coordinates of all runs."""
-        return self._noise.available // self.dim * self._noise.dim
-
-    def __enter__(self) -> Self:
-        self._noise.__enter__()
-        self._left = np.empty((0, self.dim))
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._noise.__exit__(*exc)
-
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """The next ``n`` coordinates, shape (n, d); ``d`` is :attr:`dim`.
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """The next ``n`` coordinates, shape (n, steps of C).
 
         Raises:
-            UsageError: another ``d``.
+            UsageError: another ``dim``.
             SamplerOutputError: fewer are left, or the recording cannot be read.
         """
-        request(n, d, timeout)
-        if d != self.dim:
-            raise UsageError(f"d={d}: {self.name} has {self.dim} steps; ask for d={self.dim}")
+        check_request(request, {"noise"}, timeout=timeout, name=self.name, role="sampler")
+        n, d, steps = request.n, request.dim, len(self._strategy)
+        if d != steps:
+            raise UsageError(f"d={d}: {self.name} has {steps} steps; ask for d={steps}")
         parts = [self._left]
-        while (held := sum(map(len, parts))) < n:
+        while (rows := sum(map(len, parts))) < n:
             try:
-                run = self._noise.draw(self.dim, self._noise.dim, timeout=timeout)
+                run = self._noise.read(steps, self._width)
             except SamplerOutputError as error:
                 raise SamplerOutputError(
-                    f"sampler {self.name} has {held} coordinates left, wanted n={n} ({error})"
+                    f"sampler {self.name} has {rows} coordinates left, wanted n={n} ({error})"
                 ) from None
             parts.append(_moved(self._strategy @ run, run, self._strategy).T)
         values = np.concatenate(parts)
         self._left = values[n:].copy()
-        return np.ascontiguousarray(values[:n])
+        return Reply(np.ascontiguousarray(values[:n]))
 
 
 def _moved(values: Array, recorded: Array, strategy: Array) -> Array:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -15,20 +15,30 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.protocols import Dataset, Facts, Kind, Reply, Request
 from dpaudit.targets.calls import Call, c_hint
-from dpaudit.targets.check import MOST, finite, plain_f64, query_result
+from dpaudit.targets.check import MOST, check_request, plain_f64, query_result, require_finite
 from dpaudit.targets.endpoints.channel import Channel
 from dpaudit.targets.plain import packed_dataset, unpacked
 from dpaudit.targets.sandbox.view import compiled_code, files_of_module, files_of_options
 from dpaudit.types import Reference
 
-__all__ = ["PythonTarget", "SourceTarget", "SymbolTarget", "Worker"]
+__all__ = ["ACCEPTS", "PythonTarget", "SourceTarget", "SymbolTarget", "Worker", "with_values"]
 
-_START_LIMIT = 60.0  # seconds to import a source, if its dimension is asked before the first draw
-_START_PATIENCE = 2.0  # seconds to import foreign Python, if asked for its parameters before that
+ACCEPTS: Mapping[str, frozenset[Kind]] = {
+    "sampler": frozenset({"noise", "noise in calls", "noise over a fork"}),
+    "mechanism": frozenset({"releases", "releases in calls"}),
+    "datasets": frozenset({"releases of a data set"}),
+}
+"""What a worker answers, by the role of what it calls."""
 _FORK_SECONDS = 5.0  # limit for a forked child, with half of the time limit
 
 Array = npt.NDArray[np.float64]
+
+
+def with_values(facts: Facts) -> Facts:
+    """The facts of a sampler that is told the value that its noise is for."""
+    return replace(facts, accepts={*facts.accepts, "noise for a value"})
 
 
 class Worker(Channel):
@@ -37,110 +47,91 @@ class Worker(Channel):
     One process answers all questions, under the same limits whatever it is asked.
     """
 
-    available: int | None = None
-    version: str | None = None
-    """The installed version of what is called; only stored."""
-    advice = ""
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """Answer a request; the first also waits for the process to start.
 
-    @property
-    def dim(self) -> int | None:
-        """None: any dimension can be drawn."""
-        return None
+        Noise for a value is what was returned, less the value: it carries the rounding of the
+        release itself. Calls are made by the worker in a loop, which times the target alone, with
+        the clock of ``time.perf_counter_ns``; a library that gives one number at a time is called m
+        times per release of m numbers. Not claimed: that the seconds are those of the noise alone.
 
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` vectors, shape (n, d), finite; the first draw also waits for the process to start.
+        Noise over a fork: state that both processes share gives the same noise twice. The worker
+        draws once before the fork if it has not drawn yet, so that a generator seeded at the first
+        call is seeded. The reply is empty if the child gave nothing in half of the time, or a few
+        seconds: not every program survives a fork.
+
+        Data sets and their releases pass as MessagePack of plain values
+        (:mod:`dpaudit.targets.plain`); nothing is unpickled on either side. After a data set at
+        which the process died or was too slow, the next request starts another process.
 
         Raises:
-            UsageError: the worker cannot find or import what it should call, or it refuses (n, d).
+            UsageError: the worker cannot find or import what it should call, or it refuses the
+                request: a query result is 1 to 4096 finite numbers, a data set is plain.
             SamplerTimeoutError: no answer after ``timeout`` seconds; the process is killed.
             SamplerCrashError: it raised, or its process died.
-            SamplerOutputError: its answer is not (n, d) finite numbers.
+            SamplerOutputError: its answer is not as many finite numbers, or fewer releases.
         """
-        return self._drawn(n, d, timeout)
+        answers = {
+            "noise": self._noise,
+            "noise for a value": self._noise,
+            "noise in calls": self._noise_in_calls,
+            "noise over a fork": self._noise_over_fork,
+            "releases": self._releases,
+            "releases in calls": self._releases,
+            "releases of a data set": self._releases_of_data,
+        }
+        if request.kind not in self._facts.accepts and self._process is not None:
+            self._start(timeout)
+        accepts = self._stated(self._about).accepts
+        check_request(request, accepts, timeout=timeout, name=self.name, role=self.role)
+        return answers[request.kind](request, timeout)
 
-    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """``calls`` calls of ``n`` vectors in turn: values (calls·n, d), and each call's seconds.
+    def _noise(self, request: Request, timeout: float) -> Reply:
+        values = np.empty((request.n, request.dim))
+        value: dict[str, Any] = {} if request.input is None else {"value": request.input}
+        self._ask(values.data.cast("B"), request, timeout, **value)
+        return Reply(require_finite(values, self.name))
 
-        The worker makes them in a loop and times the target alone, with the clock of
-        ``time.perf_counter_ns``; one message brings all. Raises as :meth:`draw` does.
-        """
-        size = calls * n * d
-        both = np.empty(size + calls) if min(calls, n, d) > 0 else np.empty(0)
-        self._ask(both.data.cast("B"), n, d, timeout, used=calls, calls=calls)
-        return finite(both[:size].reshape(calls * n, d), self.name), both[size:]
+    def _noise_in_calls(self, request: Request, timeout: float) -> Reply:
+        size, calls = request.rows * request.dim, request.rows // request.n
+        both = np.empty(size + calls)
+        self._ask(both.data.cast("B"), request, timeout, used=calls, calls=calls)
+        return Reply(
+            require_finite(both[:size].reshape(request.rows, request.dim), self.name), both[size:]
+        )
 
-    def draw_forked(self, n: int, d: int, *, timeout: float) -> tuple[Array, Array] | None:
-        """Draw ``n`` vectors in a fork of the worker, then ``n`` in itself: arrays (n, d), or None.
-
-        State that both share gives the same noise twice. The worker draws once before the fork if
-        it has not drawn yet, so that a generator seeded at the first call is seeded. None if the
-        child gave nothing in half of the time, or a few seconds: not every program survives a fork.
-        Raises as :meth:`draw` does.
-        """
+    def _noise_over_fork(self, request: Request, timeout: float) -> Reply:
         deadline = time.monotonic() + timeout
         if not self._calls:
-            self.draw(1, d, timeout=timeout)
+            self._noise(Request(1, request.dim), timeout)
         left = max(deadline - time.monotonic(), 1e-3)
-        both = np.empty((2, n, d)) if n > 0 and d > 0 else np.empty(0)
+        both = np.empty((2 * request.n, request.dim))
         patience = min(_FORK_SECONDS, left / 2)
-        answer = self._ask(both.data.cast("B"), n, d, left, used=2, fork_seconds=patience)
-        if answer is not None:
-            return None
-        return finite(both[0], self.name), finite(both[1], self.name)
+        refusal = self._ask(both.data.cast("B"), request, left, used=2, fork_seconds=patience)
+        return Reply(both[:0] if refusal is not None else require_finite(both, self.name))
 
-    def _drawn(self, n: int, d: int, timeout: float, **more: Any) -> Array:
-        values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
-        self._ask(values.data.cast("B"), n, d, timeout, **more)
-        return finite(values, self.name)
-
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
-
-        Raises:
-            UsageError: ``value`` is not 1 to 4096 finite numbers, the mechanism refuses it, or
-                cannot be opened.
-            SamplerError: as :meth:`draw`; its answer is not ``n`` rows of finite numbers.
-        """
-        return finite(self._released(value, n, timeout), self.name, self.role)
-
-    def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
-        """``n`` releases (n, k) of ``value`` (m,) in as many calls, and each call's seconds (n,).
-
-        The worker calls the mechanism for one release at a time and times each call alone, with the
-        clock of ``time.perf_counter_ns``; a library that gives one number at a time is called m
-        times per release. Not claimed: that the seconds are those of the noise alone. Raises as
-        :meth:`release` does.
-        """
-        both = self._released(value, n, timeout, timed=True)
-        return finite(both[:, :-1], self.name, self.role), np.ascontiguousarray(both[:, -1])
-
-    def _released(self, value: Array, n: int, timeout: float, *, timed: bool = False) -> Array:
-        """Releases (n, k); with ``timed`` the seconds are a last column."""
-        value = query_result(value)
+    def _releases(self, request: Request, timeout: float) -> Reply:
+        value = query_result(request.input)
         question: dict[str, Any] = {"release": base64.b64encode(value.tobytes()).decode()}
-        most = 8 * (MOST + n)
-        reply = self._ask(most, n, value.size, timeout, timed=timed, **question)
-        if len(reply) % (8 * n):
-            raise self._foreign(f" (release n={n})")
-        return np.frombuffer(reply).reshape(n, -1)
+        if request.calls is not None:
+            question["calls"] = request.calls
+        rows, call = request.rows, f"n={request.rows}, d={value.size}"
+        reply = self._ask(8 * (MOST + rows), request, timeout, call=call, **question)
+        if len(reply) % (8 * rows):
+            raise self._foreign(f" (release n={rows})")
+        both = np.frombuffer(reply).reshape(rows, -1)
+        if request.calls is None:
+            return Reply(require_finite(both, self.name, self.role))
+        seconds = np.ascontiguousarray(both[:, -1])
+        return Reply(require_finite(both[:, :-1], self.name, self.role), seconds)
 
-    def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:
-        """``n`` releases of ``dataset``, plain; the first also waits for the process to start.
-
-        The data set and the releases pass as MessagePack of plain values
-        (:mod:`dpaudit.targets.plain`); nothing is unpickled on either side. After a data set at
-        which the process died or was too slow, the next call starts another process.
-
-        Raises:
-            UsageError: the data set or a release is of no plain kind, or the function cannot be
-                opened.
-            SamplerError: it raised, did not respond in time, or returned fewer.
-        """
+    def _releases_of_data(self, request: Request, timeout: float) -> Reply:
+        assert isinstance(request.input, Dataset)  # noqa: S101 by its kind
         if self._dead:
-            self.__exit__()
-            self.__enter__()
-        encoded = base64.b64encode(packed_dataset(dataset)).decode()
-        reply = self._ask(8 * MOST, n, 1, timeout, dataset=encoded)
+            self._end()
+            self._launch(self._patience)
+        encoded = base64.b64encode(packed_dataset(request.input.records)).decode()
+        reply = self._ask(8 * MOST, request, timeout, dataset=encoded)
         try:
             releases = unpacked(bytes(reply))
         except ValueError as error:
@@ -150,9 +141,9 @@ class Worker(Channel):
         many = isinstance(releases, list) or (
             isinstance(releases, np.ndarray) and releases.ndim > 0
         )
-        if many and len(releases) == n:
-            return releases  # type: ignore[no-any-return]
-        raise SamplerOutputError(f"mechanism {self.name} did not release n={n}; fix it")
+        if many and len(releases) == request.n:
+            return Reply(releases)
+        raise SamplerOutputError(f"mechanism {self.name} did not release n={request.n}; fix it")
 
 
 class _Function(Worker):
@@ -199,7 +190,9 @@ class _Function(Worker):
                 f"{self._file}={place}: no such file (from {Path.cwd()}); check the path"
             )
         spec = {"kind": self._kind, "place": self._place(place), "member": member, "call": call}
-        super().__init__(name, {**spec, "role": role, **more}, needs=self._files)
+        kinds = ACCEPTS["datasets" if "features" in more else role]
+        spec = {**spec, "role": role, **more}
+        super().__init__(name, spec, facts=Facts(kinds), needs=self._files)
         self._target = target
         self._given: dict[str, Any] = {"call": call, "role": role, **more}
 
@@ -265,45 +258,16 @@ class PythonTarget(_Function):
         return "/" in place or place.endswith(".py")
 
     def _files(self) -> Sequence[str]:
-        others = [self._spec.get(what) for what in ("features", "adversary")]
+        others = [self._spec.get(option) for option in ("features", "adversary")]
         places = [self._spec["place"], *(one.rpartition(":")[0] for one in others if one)]
         return list(chain.from_iterable(map(files_of_module, places)))
 
-    @property
-    def takes_value(self) -> bool:
-        """Whether the function has a parameter ``value``; False outside ``with``.
+    def _stated(self, about: Mapping[str, Any]) -> Facts:
+        """With noise for a value, if the function has a parameter ``value``.
 
-        It is known once the module is imported: before, this waits a few seconds for that, and then
-        is False. Not claimed: that the function distinguishes values.
-
-        Raises:
-            UsageError: the function cannot be found or imported.
-            SamplerCrashError: the process died.
+        Not claimed: that the function distinguishes values.
         """
-        process = self._process
-        if process is not None and self._owed and not self._dead:
-            if not process.ready(deadline=time.monotonic() + _START_PATIENCE):
-                return False
-            self.start(timeout=_START_PATIENCE)
-        return bool(self._about.get("takes_value"))
-
-    def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` noise vectors (n, d) made for ``value``: what was returned, less ``value``.
-
-        The difference carries the rounding of value + noise, as the release itself does.
-
-        Raises:
-            UsageError: the function takes no value, or ``value`` is not finite; otherwise as
-                :meth:`draw`.
-        """
-        if not math.isfinite(value):
-            raise UsageError(f"value={value}: noise is added to a finite number; choose one")
-        self.start(timeout=timeout)
-        if not self._about.get("takes_value"):
-            raise UsageError(
-                f"value={value}: {self.name} has no parameter `value`; write f(n, d, value)"
-            )
-        return self._drawn(n, d, timeout, value=value)
+        return with_values(self._facts) if about.get("takes_value") else self._facts
 
 
 class SymbolTarget(_Function):
@@ -370,10 +334,10 @@ class SourceTarget(Worker):
         super().__init__(
             text,
             spec,
+            facts=Facts(ACCEPTS[role], version=origin.version),
             needs=lambda: files_of_options(text, mitigation),
             shared=lambda: compiled_code(origin.distribution),
         )
-        self.version = origin.version
         self._given: dict[str, Any] = {"mitigation": mitigation, "role": role}
         self._others = 0
         self._prepared: deque[SourceTarget] = deque()
@@ -393,52 +357,27 @@ class SourceTarget(Worker):
         not from when it started. Unused ones end with this sampler.
         """
         for _ in range(others):
-            self._prepared.append(self._next().__enter__())
+            other = self._next()
+            other._launch(self._patience)
+            self._prepared.append(other)
 
-    def __exit__(self, *exc: object) -> None:
+    def _end(self) -> None:
         while self._prepared:
-            self._prepared.popleft().__exit__()
-        super().__exit__(*exc)
+            self._prepared.popleft()._end()
+        super()._end()
 
     def _next(self) -> SourceTarget:
         self._others += 1
         seed = f"{self._spec['seed']}/again/{self._others}"
         return type(self)(self.name, seed=seed, **self._given)
 
-    @property
-    def dim(self) -> int | None:
-        """The source's own dimension, asked once, inside ``with``; None before.
+    def _stated(self, about: Mapping[str, Any]) -> Facts:
+        """With the source's own dimension, and what it claims unless behind a mitigation.
 
-        Raises:
-            UsageError: the source refuses its options.
-            SamplerError: it died, or did not start within a minute.
+        It claims nothing if its noise has no law apart from the value; ``instead`` has the audit.
         """
-        dim = self._stated("dim")
-        return None if dim is None else int(dim)
-
-    @property
-    def claim(self) -> str | None:
-        """What the source claims to be, asked as its dimension is; None behind a mitigation.
-
-        Also None if its noise has no law apart from the value; :attr:`instead` has the audit then.
-
-        Raises:
-            UsageError, SamplerError: as for :attr:`dim`.
-        """
-        claim = self._stated("claim")
-        return None if claim is None else str(claim)
-
-    @property
-    def instead(self) -> str | None:
-        """Options of ``dpaudit mechanism`` that audit a source without a law of noise, or None.
-
-        Raises:
-            UsageError, SamplerError: as for :attr:`dim`.
-        """
-        instead = self._stated("instead")
-        return None if instead is None else str(instead)
-
-    def _stated(self, what: str) -> Any:
-        if self._owed and self._process is not None:
-            self.start(timeout=_START_LIMIT)
-        return self._about.get(what)
+        kinds = {"dim": int, "claim": str, "instead": str}
+        own: dict[str, Any] = {
+            name: kind(about[name]) for name, kind in kinds.items() if about.get(name) is not None
+        }
+        return replace(self._facts, **own)

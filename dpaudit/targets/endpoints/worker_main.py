@@ -19,16 +19,16 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import DpauditError, SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text
-from dpaudit.targets.check import MOST, RELEASES, answered, numbers, raised_at, released
+from dpaudit.targets.check import MOST, RELEASES, noise_array, numbers, raised_at, release_array
+from dpaudit.targets.endpoints.callees import Callee, open_callee
 from dpaudit.targets.endpoints.channel import HEADER
-from dpaudit.targets.endpoints.targets import Target, open_target
 from dpaudit.targets.plain import packed, unpacked_dataset
 from dpaudit.targets.sandbox.policy import cpu_seconds
 
@@ -37,7 +37,6 @@ _F64 = np.dtype(np.float64)
 _SPARE, _SLACK = 1.1, 5  # of the CPU time that was used, and seconds
 
 Array = npt.NDArray[np.float64]
-T = TypeVar("T")
 Answer = Array | bytes | dict[str, Any]
 
 
@@ -48,7 +47,7 @@ def _write(fd: int, *parts: bytes | memoryview) -> None:
             view = view[os.write(fd, view) :]
 
 
-def _say(fd: int, answer: Mapping[str, Any]) -> None:
+def _write_json(fd: int, answer: Mapping[str, Any]) -> None:
     body = json.dumps(answer).encode()
     _write(fd, HEADER.pack(_MAGIC, 1, len(body)), body)
 
@@ -76,10 +75,10 @@ def _raised(
 
 
 class Dispatcher:
-    """Answers the auditor's questions about a target."""
+    """Answers the auditor's questions by what it calls."""
 
-    def __init__(self, target: Target, spec: Mapping[str, Any]) -> None:
-        self._target = target
+    def __init__(self, callee: Callee, spec: Mapping[str, Any]) -> None:
+        self._callee = callee
         self._spec = spec
         self._who = f"{spec['role']} {spec['name']}"
         self._dataset: tuple[str, Any] = "", None
@@ -91,34 +90,28 @@ class Dispatcher:
             DpauditError: our own, or what describes what the target raised or returned.
         """
         if not question:
-            target = self._target
-            about = {"dim": target.dim, "claim": target.claim, "instead": target.instead}
-            return {**about, "takes_value": target.takes_value}
+            names = ("dim", "claim", "instead", "takes_value")
+            return {name: getattr(self._callee, name) for name in names}
         n, d, call = question["n"], question["d"], question["call"]
         _allow(question["seconds"])
         if "dataset" in question:
             return self._release_any(question["dataset"], n)
         if "release" in question:
             result = np.frombuffer(base64.b64decode(question["release"])).copy()
-            return (self._timed if question.get("timed") else self._release)(result, n)
+            calls = question.get("calls")
+            return self._release(result, n) if calls is None else self._timed(result, calls)
         if "calls" in question:
             return self._calls(question["calls"], n, d, call)
         if "fork_seconds" in question:
             return self._forked(n, d, call, seconds=question["fork_seconds"])
         value = float(question.get("value", 0.0))
-        given = self._noise(n, d, call, value)
-        return given - value if "value" in question else given
+        values = self._noise(n, d, call, value)
+        return values - value if "value" in question else values
 
     def _noise(self, n: int, d: int, call: int, value: float = 0.0) -> Array:
-        noise = self._has(self._target.noise, "noise")
         with self._reported(f"call n={n}, d={d}"):
-            given = noise(n, d, call, value)
-        return answered(given, n, d, self._spec["name"])
-
-    def _has(self, answer: T | None, what: str) -> T:
-        if answer is None:
-            raise UsageError(f"{self._who}: has no {what}; leave them out")
-        return answer
+            values = self._callee.noise(n, d, call, value)
+        return noise_array(values, n, d, self._spec["name"])
 
     @contextlib.contextmanager
     def _reported(self, call: str) -> Iterator[None]:
@@ -126,35 +119,33 @@ class Dispatcher:
         try:
             yield
         except BaseException as error:  # foreign code may raise anything
-            if isinstance(error, DpauditError if self._target.ours else SamplerOutputError):
+            if isinstance(error, DpauditError if self._callee.ours else SamplerOutputError):
                 raise
-            raise _raised(error, self._spec, call, called=self._target.called) from None
+            raise _raised(error, self._spec, call, called=self._callee.called) from None
 
     def _release(self, value: Array, n: int) -> Array:
         """``n`` releases, shape (n, k)."""
-        release = self._has(self._target.release, "releases")
         with self._reported(f"call n={n}, d={len(value)}"):
-            given = self._no_text(release(value, n))
-            array = released(given, n, len(value), self._spec["name"])
+            releases = self._no_text(self._callee.release(value, n))
+            array = release_array(releases, n, len(value), self._spec["name"])
         return self._few(np.asarray(array, dtype=np.float64), n, array.shape[1])
 
     def _timed(self, value: Array, n: int) -> Array:
         """``n`` releases in as many calls, and each call's seconds as a last column."""
-        make, clock = self._has(self._target.once, "timed releases"), time.perf_counter_ns
-        given, taken = [], np.empty(n, dtype=np.int64)
+        clock, releases, durations = time.perf_counter_ns, [], np.empty(n, dtype=np.int64)
         with self._reported(f"call n={n}, d={len(value)}"):
-            once = make(value)
+            once = self._callee.once(value)
             for i in range(n):
                 started = clock()
                 one = once()
-                taken[i] = clock() - started
-                given.append(one)
+                durations[i] = clock() - started
+                releases.append(one)
             who, call = f"{self._who} returned", RELEASES.format(1, len(value))
-            rows = [numbers(self._no_text(one), who, call).ravel() for one in given]
+            rows = [numbers(self._no_text(one), who, call).ravel() for one in releases]
             lengths = {len(row) for row in rows}
             if len(lengths) != 1 or not rows[0].size:
                 raise SamplerOutputError(f"{who} shape {tuple(sorted(lengths))} {call}")
-            both = np.column_stack([np.array(rows, dtype=np.float64), taken * 1e-9])
+            both = np.column_stack([np.array(rows, dtype=np.float64), durations * 1e-9])
         return self._few(both, n, both.shape[1] - 1)
 
     def _few(self, releases: Array, n: int, width: int) -> Array:
@@ -165,23 +156,20 @@ class Dispatcher:
             )
         return releases
 
-    def _no_text(self, given: Any) -> Any:
-        if isinstance(given, (str, bytes)):  # whatever was drawn, it will never be numbers
+    def _no_text(self, releases: Any) -> Any:
+        if isinstance(releases, (str, bytes)):  # whatever was drawn, it will never be numbers
             raise UsageError(
-                f"{self._who} returned type={type(given).__name__}, which is not "
+                f"{self._who} returned type={type(releases).__name__}, which is not "
                 "numbers; return an array of numbers of shape (n,) or (n, k)"
             )
-        return given
+        return releases
 
     def _release_any(self, dataset: str, n: int) -> bytes:
         """Releases of ``dataset`` (base64 of its packed form), packed."""
-        release_any = self._target.release_any
-        if release_any is None:
-            raise UsageError(f"{self._who}: takes no data set; give it query results")
         with self._reported(f"release n={n}"):
             if self._dataset[0] != dataset:
                 self._dataset = dataset, unpacked_dataset(base64.b64decode(dataset))
-            packed_releases = packed(release_any(self._dataset[1], n))
+            packed_releases = packed(self._callee.release_any(self._dataset[1], n))
         if len(packed_releases) > 8 * MOST:
             size = len(packed_releases)
             raise SamplerOutputError(
@@ -193,33 +181,33 @@ class Dispatcher:
         """``calls`` answers in turn, then the seconds that each call took."""
         answer = np.empty(calls * n * d + calls)
         values, seconds = answer[: calls * n * d].reshape(calls, n, d), answer[calls * n * d :]
-        draw, clock, shape = self._has(self._target.noise, "noise"), time.perf_counter_ns, (n, d)
+        draw, clock, shape = self._callee.noise, time.perf_counter_ns, (n, d)
         with self._reported(f"call n={n}, d={d}"):
             for i in range(calls):
                 started = clock()
-                given = draw(n, d, first + i, 0.0)
+                block = draw(n, d, first + i, 0.0)
                 ended = clock()
-                plain = type(given) is np.ndarray and given.dtype is _F64 and given.shape == shape
-                values[i] = given if plain else answered(given, n, d, self._spec["name"])
+                plain = type(block) is np.ndarray and block.dtype is _F64 and block.shape == shape
+                values[i] = block if plain else noise_array(block, n, d, self._spec["name"])
                 seconds[i] = (ended - started) * 1e-9
         return answer
 
     def _forked(self, n: int, d: int, call: int, *, seconds: float) -> Answer:
         """The child's values, then the parent's; none if the child gave none within ``seconds``."""
-        hear, say = os.pipe()
+        source, sink = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                os.close(hear)
-                _write(say, self._noise(n, d, call).data.cast("B"))
+                os.close(source)
+                _write(sink, self._noise(n, d, call).data.cast("B"))
             finally:
                 os._exit(0)
-        os.close(say)
+        os.close(sink)
         values = np.empty((2, n, d))
         try:
-            whole = _fill(values[0].data.cast("B"), hear, time.monotonic() + seconds)
+            whole = _fill(values[0].data.cast("B"), source, time.monotonic() + seconds)
         finally:
-            os.close(hear)
+            os.close(source)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):  # the target waits for children itself
@@ -258,7 +246,7 @@ def _allow(seconds: float) -> None:
 def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
     sys.path.insert(0, os.getcwd())
     try:
-        return Dispatcher(open_target(spec), spec)
+        return Dispatcher(open_callee(spec), spec)
     except DpauditError as error:
         return error
     except BaseException as error:  # noqa: BLE001 foreign code may raise anything
@@ -280,14 +268,14 @@ def _main() -> NoReturn:
                 raise dispatcher
             answer = dispatcher.answer(json.loads(line))
         except DpauditError as error:
-            _say(answers, {"error": type(error).__name__, "message": str(error)})
+            _write_json(answers, {"error": type(error).__name__, "message": str(error)})
             continue
         except BaseException as error:  # noqa: BLE001 an answer's own __array__ is foreign code
             message = str(_raised(error, spec, ""))
-            _say(answers, {"error": SamplerCrashError.__name__, "message": message})
+            _write_json(answers, {"error": SamplerCrashError.__name__, "message": message})
             continue
         if isinstance(answer, dict):
-            _say(answers, answer)
+            _write_json(answers, answer)
         else:
             body = answer if isinstance(answer, bytes) else np.ascontiguousarray(answer).data
             view = memoryview(body).cast("B")

@@ -210,15 +210,15 @@ def set_up(
     return lacking
 
 
-def _mount(what: bytes, where: str, kind: bytes, flags: int, options: str | None) -> None:
+def _mount(source: bytes, where: str, kind: bytes, flags: int, options: str | None) -> None:
     data = None if options is None else ctypes.c_char_p(options.encode())
-    call("mount", what, os.fsencode(where), kind, ctypes.c_ulong(flags), data)
+    call("mount", source, os.fsencode(where), kind, ctypes.c_ulong(flags), data)
 
 
 def _bind(place: int, target: str) -> None:
     """Bind the file or folder behind a descriptor to ``target``."""
-    what = f"/proc/self/fd/{place}".encode()
-    call("mount", what, os.fsencode(target), None, ctypes.c_ulong(_BIND_ALL), None)
+    source = f"/proc/self/fd/{place}".encode()
+    call("mount", source, os.fsencode(target), None, ctypes.c_ulong(_BIND_ALL), None)
 
 
 def _show(place: int, target: str) -> None:
@@ -241,10 +241,15 @@ def _devices(folder: str, devices: Sequence[tuple[str, int]]) -> None:
 
 
 def _attributes(path: str, *, set_: int = 0, clear: int = 0, recursive: bool = False) -> None:
-    wanted = struct.pack("QQQQ", set_, clear, 0, 0)
+    attributes = struct.pack("QQQQ", set_, clear, 0, 0)
     flags = _AT_RECURSIVE if recursive else 0
     syscall(
-        _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, ctypes.c_char_p(wanted), len(wanted)
+        _MOUNT_SETATTR,
+        _AT_FDCWD,
+        os.fsencode(path),
+        flags,
+        ctypes.c_char_p(attributes),
+        len(attributes),
     )
 
 

@@ -83,9 +83,9 @@ class Policy:
         ``not needed`` if none was started: the auditor ran no code of the sampler on this machine.
         """
         for kind in ("none", "partial"):
-            found = sorted(level for level in self._reached if level.startswith(kind))
-            if found:
-                return found[0]
+            levels = sorted(level for level in self._reached if level.startswith(kind))
+            if levels:
+                return levels[0]
         return "full" if self._reached else "not needed"
 
     @property
@@ -138,12 +138,12 @@ def _within(policy: Policy) -> Iterator[Policy]:
 
 
 def _of(level: str | None, visible: Sequence[str], passed: Sequence[str]) -> Policy:
-    asked = level or os.environ.get(_LEVEL) or "full"
-    if asked not in LEVELS:
-        raise UsageError(f"sandbox={asked}: must be one of {', '.join(LEVELS)}; choose one")
+    name = level or os.environ.get(_LEVEL) or "full"
+    if name not in LEVELS:
+        raise UsageError(f"sandbox={name}: must be one of {', '.join(LEVELS)}; choose one")
     for path in visible:
         if not os.path.exists(path):
             raise UsageError(
                 f"visible={path}: no such file or folder (from {os.getcwd()}); check the path"
             )
-    return Policy(asked, tuple(visible), tuple(passed))
+    return Policy(name, tuple(visible), tuple(passed))

@@ -87,7 +87,7 @@ class Process:
         os.set_blocking(self._report, False)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
-        self._said = b""  # the supervisor's report so far
+        self._report_text = b""  # the supervisor's report so far
         self._noted = False
         self._ended = -1
         self._poll = select.poll()
@@ -222,10 +222,10 @@ class Process:
             if not self._wait(deadline - time.monotonic()):
                 raise TimeoutError
             self.close()
-            lines = self._said.decode(errors="replace").splitlines()
-            words = lines[1].split() if len(lines) > 1 else []
+            lines = self._report_text.decode(errors="replace").splitlines()
+            report = lines[1].split() if len(lines) > 1 else []
             try:
-                code, how = self._fate(*words)
+                code, how = self._fate(*report)
             except (TypeError, ValueError):  # the supervisor was killed before its second line
                 code, how = -int(signal.SIGKILL), "the process that held it was killed"
             tail = self._tail.decode(errors="replace").strip().splitlines()
@@ -261,13 +261,13 @@ class Process:
             SamplerError: it was not started, because the required sandbox is not available here.
         """
         if not self._noted and self._popen.stdout is not None and not self._popen.stdout.closed:
-            self._hear()
+            self._read_report()
         self._note_level()
 
     def _note_level(self) -> None:
-        if self._noted or b"\n" not in self._said:
+        if self._noted or b"\n" not in self._report_text:
             return
-        level = one_line(self._said.partition(b"\n")[0].decode(errors="replace"), limit=500)
+        level = one_line(self._report_text.partition(b"\n")[0].decode(errors="replace"), limit=500)
         refused, _, reached = level.partition("refused: ")
         if reached and not refused:
             raise SamplerError(
@@ -277,11 +277,11 @@ class Process:
         self._noted = True
         self._policy.note(level)
 
-    def _hear(self) -> None:
+    def _read_report(self) -> None:
         """Read what the supervisor has reported, without waiting."""
         with contextlib.suppress(BlockingIOError):
-            while len(self._said) < _REPORT and (new := os.read(self._report, _REPORT)):
-                self._said += new
+            while len(self._report_text) < _REPORT and (new := os.read(self._report, _REPORT)):
+                self._report_text += new
 
     def _fate(
         self, status: str, peak: str, cpu: str, blocks: str, passed: str, amount: str
@@ -321,9 +321,11 @@ class Process:
                 return f"it had {amount} files in its scratch and was killed"
             case "memory":
                 size = int(amount)
-                held = f"{size / _GIB:.3g} GiB of memory" if size else "more memory than is allowed"
+                usage = (
+                    f"{size / _GIB:.3g} GiB of memory" if size else "more memory than is allowed"
+                )
                 return (
-                    f"its processes held {held} and were killed, above the limit of "
+                    f"its processes held {usage} and were killed, above the limit of "
                     f"{limits.memory / _GIB:g} GiB"
                 )
             case "written":
@@ -354,7 +356,7 @@ class Process:
                 self._popen.wait(_LAST_PATIENCE)
         if sys.platform == "linux":
             process_tree.Group.forget(self._popen.pid)
-        self._hear()
+        self._read_report()
         with contextlib.suppress(SamplerError):  # ending() raises it
             self._note_level()
         for _ in range(64):  # bounded: something may still be writing

@@ -68,12 +68,12 @@ def members(proc: int, root: int | None) -> list[int]:
         children.setdefault(parent, []).append(pid)
         if state in _DEAD:
             dead.add(pid)
-    found, todo = [], [root]
+    pids_below, todo = [], [root]
     while todo:
         below = children.get(todo.pop(), [])
         todo += below
-        found += [pid for pid in below if pid not in dead]
-    return found
+        pids_below += [pid for pid in below if pid not in dead]
+    return pids_below
 
 
 def _sum(proc: int, pid: int, name: str, *fields: bytes) -> int:
@@ -109,14 +109,14 @@ def over_limit(
             except PermissionError:
                 if _stat(proc, pid)[0] not in _DEAD:
                     return "unreadable", pid
-    held = 1024 * sums["status"]
+    memory = 1024 * sums["status"]
     # pages shared by forks were counted more than once; counting them once is slow
-    if held > limits["memory"] and len(pids) > 1:
+    if memory > limits["memory"] and len(pids) > 1:
         with contextlib.suppress(PermissionError):  # then the larger number stands
             fields = (b"Pss_Anon", b"Pss_Shmem")
-            held = 1024 * sum(_sum(proc, pid, "smaps_rollup", *fields) for pid in pids)
-    if held > limits["memory"]:
-        return "memory", held
+            memory = 1024 * sum(_sum(proc, pid, "smaps_rollup", *fields) for pid in pids)
+    if memory > limits["memory"]:
+        return "memory", memory
     if sums.get("io", 0) > limits["written"]:
         return "written", sums["io"]
     return None

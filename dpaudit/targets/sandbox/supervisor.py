@@ -162,8 +162,8 @@ def _confine(config: _Configuration, *, apart: bool) -> list[str]:
 class _Pipes(NamedTuple):
     """The ends that the holder and ``first`` have: of talks with the supervisor, of the fate."""
 
-    said: int
-    heard: int
+    replies: int
+    commands: int
     status: int
 
 
@@ -188,11 +188,11 @@ def _first(
         )
     if _LINUX and config.level != "none":
         lacking += _confine(config, apart=apart)
-    os.write(pipes.said, json.dumps(lacking).encode() + b"\n")
-    if os.read(pipes.heard, 1) != b"!":
+    os.write(pipes.replies, json.dumps(lacking).encode() + b"\n")
+    if os.read(pipes.commands, 1) != b"!":
         os._exit(1)
-    os.close(pipes.said)
-    os.close(pipes.heard)
+    os.close(pipes.replies)
+    os.close(pipes.commands)
     namespaces.die_with_parent(signal.SIGKILL)
     me = os.getpid()
     go, start = os.pipe()
@@ -224,8 +224,8 @@ def _holder(
         namespaces.die_with_parent(signal.SIGKILL)
         if apart:
             namespaces.leave(network=config.network)
-            os.write(pipes.said, b".")
-            if os.read(pipes.heard, 1) != b".":
+            os.write(pipes.replies, b".")
+            if os.read(pipes.commands, 1) != b".":
                 os._exit(1)
         first = os.fork()
         if first == 0:
@@ -240,25 +240,26 @@ def _holder(
         os.waitpid(first, 0)
         os._exit(0)
     except Exception as error:  # noqa: BLE001 the supervisor does without namespaces and says why
-        words = error.strerror if isinstance(error, OSError) else None
+        reason = error.strerror if isinstance(error, OSError) else None
         with contextlib.suppress(OSError):
             os.write(
-                pipes.said, (words or f"{type(error).__name__}: {error}").encode(errors="replace")
+                pipes.replies,
+                (reason or f"{type(error).__name__}: {error}").encode(errors="replace"),
             )
     finally:
         os._exit(1)
 
 
-class _Held(NamedTuple):
-    """A process tree that is set up and waits to start: write ``!`` to ``say``."""
+class _Tree(NamedTuple):
+    """A process tree that is set up and waits to start: write ``!`` to ``commands``."""
 
     holder: int
     fate: int
-    say: int
+    commands: int
     lacking: list[str]
 
 
-def _hear(fd: int) -> bytes:
+def _read_reply(fd: int) -> bytes:
     """What the other side writes next.
 
     Raises:
@@ -270,57 +271,57 @@ def _hear(fd: int) -> bytes:
     return os.read(fd, 1 << 12)
 
 
-def _start(config: _Configuration, argv: list[str], mask: set[int], *, apart: bool) -> _Held:
+def _start(config: _Configuration, argv: list[str], mask: set[int], *, apart: bool) -> _Tree:
     """Start all but the program itself.
 
     Raises:
         _Refused: no namespaces, though ``apart`` asked for them; nothing is left of the attempt.
     """
-    hear, said = os.pipe()
-    heard, say = os.pipe()
+    replies, replies_end = os.pipe()
+    commands, commands_end = os.pipe()
     fate, status = os.pipe()
-    pipes = _Pipes(said, heard, status)
+    pipes = _Pipes(replies_end, commands, status)
     holder = os.fork()
     if holder == 0:
-        os.close(say)
+        os.close(commands_end)
         _holder(config, argv, mask, pipes, apart=apart)
     for fd in pipes:
         os.close(fd)
     try:
         if apart:
-            words = _hear(hear)
-            if words != b".":
-                raise _Refused(words.decode(errors="replace") or "they ended")
+            message = _read_reply(replies)
+            if message != b".":
+                raise _Refused(message.decode(errors="replace") or "they ended")
             namespaces.map_users(holder)
-            os.write(say, b".")
-        words = b""
-        while not words.endswith(b"\n"):
-            more = _hear(hear)
+            os.write(commands_end, b".")
+        message = b""
+        while not message.endswith(b"\n"):
+            more = _read_reply(replies)
             if not more:
-                raise _Refused(words.decode(errors="replace") or "mounts are forbidden")
-            words += more
-        return _Held(holder, fate, say, json.loads(words))
+                raise _Refused(message.decode(errors="replace") or "mounts are forbidden")
+            message += more
+        return _Tree(holder, fate, commands_end, json.loads(message))
     except (_Refused, OSError, ValueError) as error:
         os.close(fate)
-        os.close(say)
+        os.close(commands_end)
         os.kill(holder, signal.SIGKILL)
         os.waitpid(holder, 0)
         raise _Refused(str(error)) from None
     finally:
-        os.close(hear)
+        os.close(replies)
 
 
 class _Counters:
     """The resources that the process tree uses, compared with the limits."""
 
-    def __init__(self, config: _Configuration, held: _Held, *, apart: bool) -> None:
+    def __init__(self, config: _Configuration, tree: _Tree, *, apart: bool) -> None:
         self._limits = config.limits
         self._root = None if apart else os.getpid()
-        self._ours = {held.holder, *(_below(held.holder) if _LINUX else ())}
+        self._ours = {tree.holder, *(_below(tree.holder) if _LINUX else ())}
         self._proc = self._scratch_fd = -1
         self._scratch = "" if apart or config.level == "none" else config.scratch
         if _LINUX:
-            top = f"/proc/{held.holder}/root" if apart else ""
+            top = f"/proc/{tree.holder}/root" if apart else ""
             self._proc = os.open(f"{top}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if apart:
                 self._scratch_fd = os.open(
@@ -361,8 +362,8 @@ def _size(folder: str) -> tuple[int, int]:
     entries = used = 0
     todo = [folder]
     while todo and entries <= _MOST_FILES:
-        with contextlib.suppress(OSError), os.scandir(todo.pop()) as found:
-            for entry in found:
+        with contextlib.suppress(OSError), os.scandir(todo.pop()) as folder_entries:
+            for entry in folder_entries:
                 entries += 1
                 with contextlib.suppress(OSError):
                     used += 512 * entry.stat(follow_symlinks=False).st_blocks
@@ -467,40 +468,40 @@ def _main(config: _Configuration, argv: list[str]) -> NoReturn:
     apart, refusal = config.apart and config.level != "none", "not tried"
     if apart:
         try:
-            held = _start(config, argv, mask, apart=True)
+            tree = _start(config, argv, mask, apart=True)
         except _Refused as error:
             apart, refusal = False, str(error)
     if not apart:
         if config.level != "none":
             config = _with_scratch(config)
-        held = _start(config, argv, mask, apart=False)
-    level = _level(config, held.lacking, apart=apart, refusal=refusal)
+        tree = _start(config, argv, mask, apart=False)
+    level = _level(config, tree.lacking, apart=apart, refusal=refusal)
     if config.level == "require" and level != "full":
-        _say(config, f"refused: {level}")
+        _write_line(config, f"refused: {level}")
         passed, group = None, None
     else:
-        _say(config, level)
-        group = _grouped(config, held, apart=apart) if _LINUX and config.level != "none" else None
-        counters = _Counters(config, held, apart=apart)
+        _write_line(config, level)
+        group = _grouped(config, tree, apart=apart) if _LINUX and config.level != "none" else None
+        counters = _Counters(config, tree, apart=apart)
         if _LINUX:
             confinement.undumpable()
-        os.write(held.say, b"!")
-        os.close(held.say)
+        os.write(tree.commands, b"!")
+        os.close(tree.commands)
         _silent()
-        passed = _watch(config.parent, held.holder, counters, group)
-    _end(held.holder, group, apart=apart)
-    used = os.read(held.fate, 100).decode() or "- 0 0 0"
+        passed = _watch(config.parent, tree.holder, counters, group)
+    _end(tree.holder, group, apart=apart)
+    used = os.read(tree.fate, 100).decode() or "- 0 0 0"
     if passed is None and level[:7] != "refused":
         passed = _last_look(counters, used)
     if config.scratch and not apart and config.level != "none":
         with contextlib.suppress(OSError):
             _remove(config.scratch)
     limit, amount = passed or ("-", 0)
-    _say(config, f"{used} {limit} {amount}")
+    _write_line(config, f"{used} {limit} {amount}")
     os._exit(0)
 
 
-def _say(config: _Configuration, line: str) -> None:
+def _write_line(config: _Configuration, line: str) -> None:
     with contextlib.suppress(BrokenPipeError):  # the auditor is gone; go on and end the processes
         os.write(config.report, f"{line}\n".encode())
 
@@ -511,12 +512,12 @@ def _last_look(counters: _Counters, used: str) -> tuple[str, int] | None:
     return None
 
 
-def _grouped(config: _Configuration, held: _Held, *, apart: bool) -> process_tree.Group | None:
+def _grouped(config: _Configuration, tree: _Tree, *, apart: bool) -> process_tree.Group | None:
     # the end of a namespace needs none
     group = process_tree.Group.below_ours(config.limits, to_limit=apart)
     if group is not None:
         try:
-            for pid in (*_below(held.holder), held.holder):
+            for pid in (*_below(tree.holder), tree.holder):
                 group.add(pid)
         except OSError:
             group.end()

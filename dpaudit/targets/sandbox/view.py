@@ -84,17 +84,17 @@ def plan(needs: Iterable[str], visible: Iterable[str] = ()) -> View:
     real = (os.path.realpath(path) for path in secret if os.path.isdir(path))
     hidden = _outermost(path for path in real if path != "/")
     never = {*hidden, *_upwards(os.path.realpath(home))}  # shown whole only if they are asked for
-    wanted = [p for path in needed for p in _with_neighbours(path, never)]
-    wanted += [*([tree] if inside else []), *_python()]
-    shown = [p for p in wanted if os.path.realpath(p) not in never]
-    shown += map(os.path.abspath, visible)
+    candidates = [p for path in needed for p in _with_neighbours(path, never)]
+    candidates += [*([tree] if inside else []), *_python()]
+    accessible = [p for p in candidates if os.path.realpath(p) not in never]
+    accessible += map(os.path.abspath, visible)
     kept = _outermost(
-        p for p in shown if os.path.exists(p) and _below_any(os.path.realpath(p), hidden)
+        p for p in accessible if os.path.exists(p) and _below_any(os.path.realpath(p), hidden)
     )
     return View(hidden=hidden, kept=kept, home=home, cwd=cwd)
 
 
-def environment(given: Mapping[str, str], passed: Sequence[str] = ()) -> dict[str, str]:
+def environment(variables: Mapping[str, str], passed: Sequence[str] = ()) -> dict[str, str]:
     """The variables on the allow-list of what programs need, and those ``passed`` by name.
 
     >>> environment({"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "…", "DPAUDIT_DATA": "…"})
@@ -102,7 +102,7 @@ def environment(given: Mapping[str, str], passed: Sequence[str] = ()) -> dict[st
     """
     return {
         name: value
-        for name, value in given.items()
+        for name, value in variables.items()
         if name in passed or (_PASSED.fullmatch(name) and not _SECRET.search(name))
     }
 
@@ -133,14 +133,14 @@ def _of_all(home: str) -> bool:
 
 def _with_neighbours(path: str, never: Collection[str]) -> list[str]:
     """A file's folder (for a program in ``bin`` the one above); the file if that is ``never``."""
-    found = []
+    places = []
     for p in dict.fromkeys((path, os.path.realpath(path))):
         folder = p if os.path.isdir(p) else os.path.dirname(p)
         above, name = os.path.split(folder)
         if name in _FOLDERS_OF_PROGRAMS and os.path.realpath(above) not in never:
             folder = above
-        found.append(p if os.path.realpath(folder) in never else folder)
-    return found
+        places.append(p if os.path.realpath(folder) in never else folder)
+    return places
 
 
 def _prefixes() -> list[str]:
@@ -168,11 +168,11 @@ def _below_any(path: str, folders: Iterable[str]) -> bool:
 
 def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
     """``paths`` without those inside another."""
-    found: list[str] = []
+    outermost: list[str] = []
     for path in sorted(set(paths)):
-        if not _below_any(path, found):
-            found.append(path)
-    return tuple(found)
+        if not _below_any(path, outermost):
+            outermost.append(path)
+    return tuple(outermost)
 
 
 def files_of_command(argv: Iterable[str]) -> list[str]:

@@ -35,6 +35,7 @@ from dpaudit.audit.battery import SEARCH
 from dpaudit.claims import Claim
 from dpaudit.codec import to_dict
 from dpaudit.errors import DpauditError
+from dpaudit.protocols import Request
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.evidence import MACHINE, RESULTS, options, write
@@ -70,7 +71,7 @@ def audit(name: str, stream: KeyedStream, samples: int) -> dict[str, Any]:
     tests = tuple(sorted(set(registry.plugins("tests")) - {SEARCH}))
     how = AuditOptions(samples=samples, seed=f"{SEED}/{name}", tests=tests)
     began = time.process_time()
-    with open_program(name, stream.child("audited")) as sampler:
+    with open_program(name, stream.child("audited")).open(timeout=60) as sampler:
         result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=how)
     spent = time.process_time() - began
     findings = [test for test in result.tests if test.finding]
@@ -89,13 +90,13 @@ def others(
     readers = {}
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_program(name, stream.child("bits")) as sampler,
+        open_program(name, stream.child("bits")).open(timeout=60) as sampler,
     ):
         for key, command in programs.items():
             readers[key] = Reader(command, Path(folder, key), cpu=cpu)
         drawn = 0
         while drawn < GIVEN and any(reader.reading for reader in readers.values()):
-            u = scipy.special.ndtr(sampler.draw(PIECE, 1, timeout=600.0).ravel())
+            u = scipy.special.ndtr(sampler.ask(Request(PIECE, 1), timeout=600.0).values.ravel())
             bits = np.minimum(u * 65536, 65535).astype("<u2").tobytes()  # as BitWriter
             drawn += PIECE
             for reader in readers.values():

@@ -37,6 +37,7 @@ from dpaudit.audit.mechanism import (
     audit_scores,
     run_mechanism_audit,
 )
+from dpaudit.protocols import Facts, Reply, Request
 from dpaudit.provenance import collect
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import Interval
@@ -206,20 +207,15 @@ class Recorded:
     """A mechanism in this process that keeps what it released, by neighbour."""
 
     def __init__(self, release: Release, rng: np.random.Generator) -> None:
-        self.name = "recorded"
+        self.name, self.facts = "recorded", Facts({"releases"})
         self._release, self._rng = release, rng
         self.releases: dict[float, list[Array]] = {}
 
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        values = self._release(self._rng, float(value[0]), n)
-        self.releases.setdefault(float(value[0]), []).append(values)
-        return values[:, None]
-
-    def __enter__(self) -> Recorded:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        value = float(np.asarray(request.input).ravel()[0])
+        releases = self._release(self._rng, value, request.n)
+        self.releases.setdefault(value, []).append(releases)
+        return Reply(releases[:, None])
 
 
 class Jobs:

@@ -58,7 +58,7 @@ def p_values(name: str, samples: int) -> dict[str, float]:
     how = AuditOptions(
         samples=samples, alpha=ALPHA, seed=f"{SEED}/{name}", all_values=True, search_limit=1.0
     )
-    with specimen_sampler(subject, stream=stream.child("audited")) as sampler:
+    with specimen_sampler(subject, stream=stream.child("audited")).open(timeout=60) as sampler:
         result = run_audit(sampler, claim=Claim.parse(subject.claim), options=how)
     return {test.name: test.p for test in result.tests if not test.advisory}
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from dpaudit.targets.adapters.base import AdapterTarget, Library, installed
+from dpaudit.targets.adapters.base import AdapterTarget, Library, installed_version
 
 __all__ = ["Elsewhere"]
 
@@ -37,7 +37,7 @@ class Elsewhere:
     @property
     def version(self) -> str | None:
         """The version in the environment; None if it is not installed."""
-        return installed(self.library.distribution, path=self.packages)
+        return installed_version(self.library.distribution, path=self.packages)
 
     @property
     def packages(self) -> list[str]:
@@ -85,7 +85,7 @@ class _Release(AdapterTarget):
             needs=lambda: [str(where.folder)],
             interpreter=where.interpreter,
         )
-        self.version, self.advice = where.version, ""
+        self._facts = replace(self._facts, version=where.version, advice="")
         self._again = partial(type(self), where, target, role=role)
 
 

@@ -153,19 +153,20 @@ def _run_check(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> 
 
 
 def _by_battery(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
-    with where.sampler(check.mechanism) as sampler:
-        if sampler.claim is None:
+    with where.sampler(check.mechanism).open(timeout=60) as sampler:
+        claim = sampler.facts.claim
+        if claim is None:
             raise UsageError(f"check={check}: its adapter states no law; audit the mechanism")
         options = grid.options.noise(seed, share=grid.pairs)
-        result = run_audit(sampler, claim=Claim.parse(sampler.claim), options=options)
-        return {"claim": sampler.claim, **_verdict(result, grid)}
+        result = run_audit(sampler, claim=Claim.parse(claim), options=options)
+        return {"claim": claim, **_verdict(result, grid)}
 
 
 def _by_attack(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     assert check.epsilon is not None  # noqa: S101 such a check has a claim
     events, options = check.method == EVENTS, grid.options
     samples = options.samples // 2 if events else options.releases
-    with where.mechanism(check.mechanism) as mechanism:
+    with where.mechanism(check.mechanism).open(timeout=60) as mechanism:
         result = run_mechanism_audit(
             mechanism,
             neighbours=parse_neighbours("0,1"),

@@ -18,7 +18,7 @@ from dpaudit.errors import MissingExtraError, SamplerError, UsageError
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Cell, Measure
 from dpaudit.experiments.trials import interval
-from dpaudit.protocols import Mechanism
+from dpaudit.protocols import Session
 from dpaudit.targets.resolve import open_mechanism
 from dpaudit.types import TestResult
 from dpaudit_studies.libraries.cases import Case, case
@@ -73,9 +73,9 @@ def libraries(cell: Cell, arm: None) -> dict[str, Any]:
     began, seed = time.monotonic(), f"{cell.settings['seed']}/{cell.id}"
     samples = subject.samples if grid.samples is None else grid.samples
     try:
-        with open_mechanism(subject.mechanism, seed=seed) as mechanism:
+        with open_mechanism(subject.mechanism, seed=seed).open(timeout=60) as mechanism:
             result = _audit(subject, mechanism, samples=samples, alpha=grid.alpha, seed=seed)
-            version = getattr(mechanism, "version", None)
+            version = mechanism.facts.version
     except MissingExtraError as error:
         return {**row, "verdict": "not installed", "failed": str(error)}
     except (SamplerError, UsageError) as error:
@@ -90,7 +90,7 @@ def libraries(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _audit(
-    subject: Case, mechanism: Mechanism, *, samples: int, alpha: float, seed: str
+    subject: Case, mechanism: Session, *, samples: int, alpha: float, seed: str
 ) -> MechanismResult:
     return run_mechanism_audit(
         mechanism,
@@ -214,7 +214,7 @@ def controls(cell: Cell, arm: None) -> dict[str, Any]:
     about = {"library": subject.library, "mechanism": subject.mechanism, "attack": subject.attack}
     bounds, seed = [], f"{cell.settings['seed']}/{cell.id}"
     try:
-        with open_mechanism(subject.mechanism, seed=seed) as mechanism:
+        with open_mechanism(subject.mechanism, seed=seed).open(timeout=60) as mechanism:
             for i in range(trials):
                 result = _audit(
                     subject, mechanism, samples=grid.samples, alpha=grid.alpha, seed=f"{seed}/{i}"

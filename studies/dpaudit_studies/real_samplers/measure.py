@@ -6,7 +6,9 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import IO, Any, cast
 
 import numpy as np
@@ -26,8 +28,9 @@ from dpaudit.errors import (
 )
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.protocols import Facts, Reply, Request
 from dpaudit.randomness import KeyedStream
-from dpaudit.targets.check import timed_draws
+from dpaudit.targets.check import timed_calls
 from dpaudit_studies.real_samplers import CASES
 from dpaudit_studies.real_samplers.programs import LANGUAGES
 
@@ -40,14 +43,13 @@ Array = npt.NDArray[np.float64]
 
 
 class ProgramSampler:
-    """A ``RepeatableSampler`` that asks a running program for n·d values at a time.
+    """A target, and its session, that asks a running program for n·d values at a time.
 
     Its last argument is a seed below 2^31, drawn from ``stream``; ``again`` has another one.
     Not claimed: any protection from the program, which runs with this process's rights.
     """
 
-    dim: int | None = None
-    available: int | None = None
+    facts = Facts(frozenset({"noise", "noise in calls"}))
 
     def __init__(self, command: tuple[str, ...], *, name: str, stream: KeyedStream) -> None:
         self.name = name
@@ -56,22 +58,24 @@ class ProgramSampler:
         self._program: subprocess.Popen[bytes] | None = None
         self._rest = b""
 
-    def __enter__(self) -> ProgramSampler:
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[ProgramSampler]:
+        """Start the program at once."""
+        del timeout
         seed = int(self._stream.numpy().integers(1, 1 << 31))
         command = [word.replace("{seed}", str(seed)) for word in (*self._command, str(seed))]
-        self._program = subprocess.Popen(
+        self._program = program = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "LC_ALL": "C.UTF-8"},
         )
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._program is not None:
-            self._program.kill()
-            self._program.communicate()
+        try:
+            yield self
+        finally:
+            program.kill()
+            program.communicate()
             self._program = None
 
     def again(self) -> ProgramSampler:
@@ -80,12 +84,19 @@ class ProgramSampler:
         stream = self._stream.child("again", self._started)
         return ProgramSampler(self._command, name=self.name, stream=stream)
 
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` vectors (n, d).
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """Noise, in one call or several.
 
         Raises:
             SamplerError: it ended, or gave nothing for ``timeout`` seconds.
         """
+        draw = partial(self._noise, request)
+        if request.calls is not None:
+            return Reply(*timed_calls(draw, request, timeout=timeout))
+        return Reply(draw(timeout))
+
+    def _noise(self, request: Request, timeout: float) -> Array:
+        n, d = request.n, request.dim
         if self._program is None:
             raise SamplerCrashError(f"{self.name}: drawn from outside its with block")
         asks, answers = cast("IO[bytes]", self._program.stdin), self._program.stdout
@@ -96,14 +107,6 @@ class ProgramSampler:
             raise SamplerCrashError(f"{self.name}: the program has ended") from None
         until = time.monotonic() + timeout
         return self._doubles(cast("IO[bytes]", answers), n * d, until).reshape(n, d)
-
-    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """``calls`` calls of ``n`` vectors each: values (calls·n, d) and each call's seconds.
-
-        Raises:
-            SamplerError: as in :meth:`draw`.
-        """
-        return timed_draws(self.draw, calls, n, d, timeout=timeout)
 
     def _doubles(self, answers: IO[bytes], count: int, until: float) -> Array:
         out = self._rest
@@ -167,7 +170,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     began = time.monotonic()
     try:
         command = (*LANGUAGES[case.language].command(), case.method)
-        with ProgramSampler(command, name=case.name, stream=stream) as sampler:
+        with ProgramSampler(command, name=case.name, stream=stream).open(timeout=60) as sampler:
             result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
     except MissingExtraError as error:
         return {**row, "verdict": _NOT_INSTALLED, "failed": str(error)}

@@ -22,6 +22,7 @@ from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Cell, Measure, grouped
 from dpaudit.experiments.trials import interval
+from dpaudit.protocols import Request
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
 from dpaudit.stats import bonferroni, clopper_pearson
@@ -165,7 +166,7 @@ def calibrate(cell: Cell, arm: None) -> dict[str, Any]:
     findings, by, inconclusive = 0, Counter[str](), 0
     for i in range(trials):
         own = stream.child("sampler", i)
-        with InProcessSampler(make, name=grid.sampler, stream=own) as sampler:
+        with InProcessSampler(make, name=grid.sampler, stream=own).open(timeout=60) as sampler:
             options = AuditOptions(
                 samples=grid.samples,
                 alpha=grid.alpha,
@@ -325,7 +326,7 @@ def _audit(subject: Specimen, grid: ZooGrid, stream: KeyedStream, seed: str) -> 
         seed=seed,
         all_values=True,  # every test that finds something is counted
     )
-    with specimen_sampler(subject, stream=stream.child("audited")) as sampler:
+    with specimen_sampler(subject, stream=stream.child("audited")).open(timeout=60) as sampler:
         return run_audit(sampler, claim=Claim.parse(subject.claim), options=options)
 
 
@@ -353,10 +354,12 @@ def _normal_values(
     rows, step = max(1, samples // d), max(1, _BLOCK // d)
     claim, spread = Claim.parse(subject.claim), stream.child("atoms").numpy()
     z = np.empty((rows, d))
-    with specimen_sampler(subject, stream=stream.child("values")) as sampler:
+    with specimen_sampler(subject, stream=stream.child("values")).open(timeout=60) as sampler:
         for start in range(0, rows, step):
             n = min(step, rows - start)
-            z[start : start + n] = claim.to_normal(sampler.draw(n, d, timeout=np.inf), spread)
+            z[start : start + n] = claim.to_normal(
+                sampler.ask(Request(n, d), timeout=np.inf).values, spread
+            )
     return z.ravel()
 
 

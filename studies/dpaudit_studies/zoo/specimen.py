@@ -6,7 +6,8 @@ their makers return, in float64; float32 noise stays on the float32 grid, as in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
@@ -15,9 +16,10 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UnknownNameError
+from dpaudit.protocols import Facts, Kind, Reply, Request
 from dpaudit.randomness import KeyedStream
 from dpaudit.registry import nearest
-from dpaudit.targets.check import timed_draws
+from dpaudit.targets.check import timed_calls
 
 __all__ = [
     "GAUSSIAN",
@@ -127,14 +129,12 @@ def placed(change: Callable[[Array, int], Array | None]) -> Make:
 
 
 class InProcessSampler:
-    """A ``RepeatableSampler`` and ``ValueSampler`` without a sandbox.
+    """A target without a sandbox, and its session: noise, repeatable, for a value where told one.
 
     ``again`` starts afresh with the randomness of a next process, as an operating system's seed
     would be another one. Not claimed: any protection from what it draws from. ``timeout`` is not
     enforced: only for samplers known to respond.
     """
-
-    available = None
 
     def __init__(
         self,
@@ -147,18 +147,22 @@ class InProcessSampler:
     ) -> None:
         """``make`` is given a child of ``stream``, a new one for each process."""
         self.name = name
-        self.dim = dim
-        self.takes_value = takes_value
+        kinds: set[Kind] = {"noise", "noise in calls"}
+        self.facts = Facts(kinds | {"noise for a value"} if takes_value else kinds, dim=dim)
+        self._takes_value = takes_value
         self._make, self._stream = make, stream
         self._started = 0  # others started from this one
         self._draw: Draw | None = None
 
-    def __enter__(self) -> InProcessSampler:
+    @contextmanager
+    def open(self, *, timeout: float) -> Iterator[InProcessSampler]:
+        """Start it at once."""
+        del timeout
         self._draw = self._make(self._stream.child("process"))
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._draw = None
+        try:
+            yield self
+        finally:
+            self._draw = None
 
     def again(self) -> InProcessSampler:
         """The same sampler, started afresh once it is entered."""
@@ -167,45 +171,36 @@ class InProcessSampler:
             self._make,
             name=self.name,
             stream=self._stream.child("again", self._started),
-            dim=self.dim,
-            takes_value=self.takes_value,
+            dim=self.facts.dim,
+            takes_value=self._takes_value,
         )
 
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` vectors (n, d).
+    def ask(self, request: Request, *, timeout: float) -> Reply:
+        """Noise, made for the request's value where it is told one.
 
         Raises:
-            SamplerCrashError: it is not open, or does not serve this d.
+            SamplerCrashError: it is not open, or does not serve this dim.
             SamplerOutputError: it gave another shape, or values that are not finite.
         """
-        return self.draw_at(0.0, n, d, timeout=timeout)
+        if request.calls is not None:
+            return Reply(*timed_calls(lambda _: self._noise(request), request, timeout=timeout))
+        return Reply(self._noise(request))
 
-    def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` noise vectors (n, d) made for ``value``, where it is told one.
-
-        Raises:
-            SamplerError: as in :meth:`draw`.
-        """
-        del timeout
+    def _noise(self, request: Request) -> Array:
+        n, d = request.n, request.dim
         if self._draw is None:
             raise SamplerCrashError(f"{self.name}: drawn from outside its with block")
-        if self.dim not in (None, d):
-            raise SamplerCrashError(f"{self.name}: d={d}: it only gives vectors of {self.dim}")
-        options = {"value": value} if self.takes_value else {}
+        if self.facts.dim not in (None, d):
+            raise SamplerCrashError(
+                f"{self.name}: d={d}: it only gives vectors of {self.facts.dim}"
+            )
+        options = {"value": request.input or 0.0} if self._takes_value else {}
         out: Array = self._draw(n, d, **options)
         if out.shape != (n, d) or not np.isfinite(out).all():
             raise SamplerOutputError(
                 f"{self.name}: gave shape {out.shape} for n={n}, d={d}, or values not finite"
             )
         return out
-
-    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """``calls`` calls of ``n`` vectors each: values (calls·n, d) and each call's seconds.
-
-        Raises:
-            SamplerError: as in :meth:`draw`.
-        """
-        return timed_draws(self.draw, calls, n, d, timeout=timeout)
 
 
 def specimen_sampler(specimen: Specimen, *, stream: KeyedStream) -> InProcessSampler:

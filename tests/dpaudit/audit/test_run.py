@@ -18,6 +18,7 @@ from dpaudit.audit.verdict import cause_of
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.options import words_of
+from dpaudit.protocols import Facts, Reply
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
 from dpaudit.types import TestResult
@@ -502,10 +503,12 @@ class Repeatable(FunctionSampler):
     def __init__(self, seeds):
         self.seeds = list(seeds)
         self.rng = np.random.default_rng((self.seeds.pop(0), 2311))
-        super().__init__(lambda n, d: self.rng.standard_normal((n, d)))
+        super().__init__(None)
+        self.facts = Facts({"noise", "noise in calls", "noise over a fork"})
 
-    def draw_calls(self, calls, n, d, *, timeout):
-        return self.rng.standard_normal((calls * n, d)), np.full(calls, 1e-6)
+    def ask(self, request, *, timeout):
+        values = self.rng.standard_normal((request.rows, request.dim))
+        return Reply(values[:0] if request.forked else values, np.full(request.calls or 1, 1e-6))
 
     def again(self):
         return Repeatable([self.seeds.pop(0)])
@@ -526,9 +529,11 @@ def test_bits_are_of_the_first_process_only(tmp_path):
     """A forked child repeats its parent, and another process may, by their nature."""
 
     class Forking(Repeatable):
-        def draw_forked(self, n, d, *, timeout):
-            same = self.rng.standard_normal((n, d))
-            return same, same
+        def ask(self, request, *, timeout):
+            if not request.forked:
+                return super().ask(request, timeout=timeout)
+            same = self.rng.standard_normal((request.n, request.dim))
+            return Reply(np.concatenate([same, same]))
 
     options = AuditOptions(seed="1", samples=50_000, tests=("moments",), bits=tmp_path / "bits")
     result = run_audit(Forking([0, 1, 2, 3]), claim=GAUSSIAN, options=options)
@@ -635,7 +640,7 @@ def audited(name, test, samples):
     subject = specimen(name)
     options = AuditOptions(samples=samples, seed="7", tests=(test,))
     stream = KeyedStream.from_seed("7").child(name)
-    with specimen_sampler(subject, stream=stream) as sampler:
+    with specimen_sampler(subject, stream=stream).open(timeout=60) as sampler:
         return run_audit(sampler, claim=Claim.parse(subject.claim), options=options)
 
 

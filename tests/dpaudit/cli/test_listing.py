@@ -115,4 +115,4 @@ def test_mechanisms_of_libraries_have_claim_and_options():
         library, _, target = name.partition(":")
         if None not in row["options"].values():
             entry, options = registry.load("samplers", library).find(target)
-            assert row["claim"] == base.claimed(entry, options)
+            assert row["claim"] == base.stated_claim(entry, options)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from support.http_server import serve  # noqa: F401 a fixture
 
+from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.resolve import open_mechanism
 
@@ -103,13 +104,11 @@ def patient(folder, parameters):
 def ask(tmp_path_factory):
     """``ask(body, n, d)`` → noise of ``def f(n, d): body``, or of ``calls``; one worker for all."""
     text, write = patient(tmp_path_factory.mktemp("patient"), "n, d")
-    with open_sampler(text, seed="1") as sampler:
+    with open_sampler(text, seed="1").open(timeout=60) as sampler:
 
         def draw(body: str, n: int = 4, d: int = 2, *, calls: int | None = None):
             write(body)
-            if calls is None:
-                return sampler.draw(n, d, timeout=60)
-            return sampler.draw_calls(calls, n, d, timeout=60)
+            return sampler.ask(Request(n, d, calls=calls), timeout=60).values
 
         yield draw
 
@@ -118,11 +117,13 @@ def ask(tmp_path_factory):
 def tell(tmp_path_factory):
     """``tell(body, value, n)`` → releases of ``def f(value, n): body``; one worker for all."""
     text, write = patient(tmp_path_factory.mktemp("patient"), "value, n")
-    with open_mechanism(text, seed="1") as mechanism:
+    with open_mechanism(text, seed="1").open(timeout=60) as mechanism:
 
         def release(body: str, value=(1.0,), n: int = 4):
             write(body)
-            return mechanism.release(np.asarray(value, dtype=np.float64), n, timeout=60)
+            return mechanism.ask(
+                Request(n, input=np.asarray(value, dtype=np.float64)), timeout=60
+            ).values
 
         yield release
 

@@ -13,6 +13,7 @@ from support.draws import draw, release
 
 import dpaudit
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
+from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.calls import Call, python_call
 from dpaudit.targets.functions import ReleasesBy, noise_by
@@ -191,21 +192,26 @@ FOREIGN = """
 @pytest.mark.slow
 def test_functions_in_their_own_process(module):
     module(FOREIGN)
-    with open_sampler("python:foreign:one", seed="1") as sampler:
-        np.testing.assert_array_equal(sampler.draw(2, 2, timeout=20), [[0, 1], [2, 3]])
+    with open_sampler("python:foreign:one", seed="1").open(timeout=60) as sampler:
+        np.testing.assert_array_equal(
+            sampler.ask(Request(2, 2), timeout=20).values, [[0, 1], [2, 3]]
+        )
         again = sampler.again()
     told = "f(value, epsilon=0.25)"
-    with open_sampler("python:foreign:mechanism", seed="1", call=told) as sampler:
-        assert sampler.takes_value
-        assert (sampler.draw(2, 2, timeout=20) == 0.25).all()
-        assert (sampler.draw_at(8.0, 2, 2, timeout=20) == 0.25).all()
+    with open_sampler("python:foreign:mechanism", seed="1", call=told).open(timeout=60) as sampler:
+        assert "noise for a value" in sampler.facts.accepts
+        assert (sampler.ask(Request(2, 2), timeout=20).values == 0.25).all()
+        assert (sampler.ask(Request(2, 2, 8.0), timeout=20).values == 0.25).all()
         again = sampler.again()
-    with again:
-        assert (again.draw(1, 1, timeout=20) == 0.25).all()
-    with open_mechanism("python:foreign:mechanism", seed="1", call=told) as mechanism:
-        released = mechanism.release(np.array([1.0]), 3, timeout=20)
+    with again.open(timeout=60) as session:
+        assert (session.ask(Request(1, 1), timeout=20).values == 0.25).all()
+    with open_mechanism("python:foreign:mechanism", seed="1", call=told).open(
+        timeout=60
+    ) as mechanism:
+        released = mechanism.ask(Request(3, input=np.array([1.0])), timeout=20).values
         np.testing.assert_array_equal(released, [[1.25]] * 3)
-        assert mechanism.release_timed(np.array([1.0]), 2, timeout=20)[0].shape == (2, 1)
+        reply = mechanism.ask(Request(1, input=np.array([1.0]), calls=2), timeout=20)
+        assert reply.values.shape == (2, 1)
     with pytest.raises(UsageError, match=r"--call 'f\(value, epsilon=1\.0\)'"):
         release("python:foreign:mechanism", np.array([1.0]), 3)
 
@@ -222,13 +228,20 @@ def test_a_wrong_guess_says_how_it_was_called(module):
 @pytest.mark.slow
 def test_whole_numbers_are_passed_as_such(module):
     module("def f(value):\n    assert type(value) is int\n    return value")
-    with open_sampler("python:foreign:f", seed="1", call="f(int(value))") as sampler:
-        assert (sampler.draw(2, 2, timeout=20) == 0).all()
-        assert not sampler.takes_value  # the audit would try 1000.5
-    with open_mechanism("python:foreign:f", seed="1", call="f(int(value))") as mechanism:
-        assert mechanism.release(np.array([7.0]), 2, timeout=20).tolist() == [[7], [7]]
+    with open_sampler("python:foreign:f", seed="1", call="f(int(value))").open(
+        timeout=60
+    ) as sampler:
+        assert (sampler.ask(Request(2, 2), timeout=20).values == 0).all()
+        assert "noise for a value" not in sampler.facts.accepts  # the audit would try 1000.5
+    with open_mechanism("python:foreign:f", seed="1", call="f(int(value))").open(
+        timeout=60
+    ) as mechanism:
+        assert mechanism.ask(Request(2, input=np.array([7.0])), timeout=20).values.tolist() == [
+            [7],
+            [7],
+        ]
         with pytest.raises(UsageError, match=r"value=0\.5"):
-            mechanism.release(np.array([0.5]), 2, timeout=20)
+            mechanism.ask(Request(2, input=np.array([0.5])), timeout=20)
 
 
 def test_other_kinds_have_no_call(here):

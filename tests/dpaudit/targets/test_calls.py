@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.protocols import RepeatableSampler, ValueSampler
+from dpaudit.protocols import Repeatable, Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.endpoints.worker import SourceTarget
 
@@ -29,12 +29,13 @@ COUNTS = """
 @pytest.mark.parametrize("kind", ["float", "np.float32"])
 def test_calls_arrive_in_order_each_with_its_time(kind, module):
     module(f"kind = {kind}\n" + COUNTS.replace("\n    ", "\n"))
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        assert isinstance(sampler, RepeatableSampler)
-        sampler.draw(1, 1, timeout=20)
-        values, seconds = sampler.draw_calls(4, 2, 3, timeout=20)
+    with open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler:
+        assert isinstance(sampler, Repeatable)
+        sampler.ask(Request(1, 1), timeout=20)
+        reply = sampler.ask(Request(2, 3, calls=4), timeout=20)
+        values, seconds = reply.values, reply.seconds
         np.testing.assert_array_equal(values, np.repeat([2.0, 3, 4, 5], 2)[:, None] * np.ones(3))
-        assert sampler.draw(1, 1, timeout=20) == 6
+        assert sampler.ask(Request(1, 1), timeout=20).values == 6
     assert seconds.shape == (4,)
     assert seconds[1] >= 0.05
     assert (seconds > 0).all()
@@ -43,8 +44,9 @@ def test_calls_arrive_in_order_each_with_its_time(kind, module):
 @pytest.mark.slow
 def test_many_small_calls(module):
     module("rng = np.random.default_rng(1)\ndef f(n, d): return rng.standard_normal((n, d))")
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        values, seconds = sampler.draw_calls(20_000, 1, 8, timeout=60)
+    with open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler:
+        reply = sampler.ask(Request(1, 8, calls=20_000), timeout=60)
+        values, seconds = reply.values, reply.seconds
     np.testing.assert_array_equal(values, np.random.default_rng(1).standard_normal((20_000, 8)))
     assert (seconds > 0).all()
 
@@ -61,7 +63,7 @@ def test_one_wrong_answer_among_many_is_found(body, kind, match, ask):
     count = "import sys\nsys.calls = getattr(sys, 'calls', 0) + 1\n"
     with pytest.raises(kind, match=match):
         ask(f"{count}return {body} if sys.calls == 7 else np.ones((n, d))", 2, 3, calls=20)
-    values, _ = ask("import sys\nsys.calls = 0\nreturn np.ones((n, d))", 2, 3, calls=5)
+    values = ask("import sys\nsys.calls = 0\nreturn np.ones((n, d))", 2, 3, calls=5)
     assert values.shape == (10, 3)
     with pytest.raises(UsageError, match="calls=0"):
         ask("return np.ones((n, d))", 1, 1, calls=0)
@@ -70,22 +72,25 @@ def test_one_wrong_answer_among_many_is_found(body, kind, match, ask):
 @pytest.mark.slow
 def test_calls_that_take_too_long_end_in_time(module):
     module("import time\ndef f(n, d):\n time.sleep(0.1)\n return np.ones((n, d))")
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        sampler.start(timeout=20)
+    with open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler:
+        assert sampler.facts
         with pytest.raises(SamplerTimeoutError):
-            sampler.draw_calls(1000, 1, 1, timeout=0.3)
+            sampler.ask(Request(1, 1, calls=1000), timeout=0.3)
 
 
 @pytest.mark.slow
 def test_a_program_runs_once_a_call(here):
     code = "import os, sys, struct; sys.stdout.buffer.write(struct.pack('<2d', os.getpid() > 0, 2))"
-    with open_sampler("command:" + shlex.join([sys.executable, "-c", code]), seed="1") as sampler:
-        assert isinstance(sampler, RepeatableSampler)
-        values, seconds = sampler.draw_calls(3, 1, 2, timeout=20)
+    with open_sampler("command:" + shlex.join([sys.executable, "-c", code]), seed="1").open(
+        timeout=60
+    ) as sampler:
+        assert isinstance(sampler, Repeatable)
+        reply = sampler.ask(Request(1, 2, calls=3), timeout=20)
+        values, seconds = reply.values, reply.seconds
         with pytest.raises(SamplerTimeoutError):
-            sampler.draw_calls(1000, 1, 2, timeout=0.2)
-        with sampler.again() as other:
-            np.testing.assert_array_equal(other.draw(1, 2, timeout=20), [[1, 2]])
+            sampler.ask(Request(1, 2, calls=1000), timeout=0.2)
+        with sampler.again().open(timeout=60) as other:
+            np.testing.assert_array_equal(other.ask(Request(1, 2), timeout=20).values, [[1, 2]])
     np.testing.assert_array_equal(values, [[1, 2]] * 3)
     assert (seconds > 0).all()
 
@@ -96,12 +101,14 @@ def test_again_is_the_same_sampler_in_another_process(module):
         "import os\ncalls = 0\ndef f(n, d):\n global calls\n calls += 1\n"
         " return [[os.stat('.').st_ino, calls]] * n"
     )
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        first = sampler.draw(1, 2, timeout=20)
+    with open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler:
+        first = sampler.ask(Request(1, 2), timeout=20).values
         with pytest.raises(UsageError, match="not open"):
-            sampler.again().draw(1, 2, timeout=20)
-        with sampler.again() as other:
-            np.testing.assert_array_equal(other.draw(1, 2, timeout=20), first)  # its own first call
+            sampler.again().ask(Request(1, 2), timeout=20)
+        with sampler.again().open(timeout=60) as other:
+            np.testing.assert_array_equal(
+                other.ask(Request(1, 2), timeout=20).values, first
+            )  # its own first call
         assert other.name == sampler.name
 
 
@@ -124,51 +131,58 @@ VALUE = (
 @pytest.mark.slow
 def test_noise_made_for_a_value_is_what_was_returned_less_the_value(module):
     module(VALUE + "\ndef leaks(n, d, value=3.0): return value + np.full((n, d), abs(value))")
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        assert isinstance(sampler, ValueSampler)
-        assert sampler.takes_value
-        np.testing.assert_array_equal(sampler.draw_at(1e9, 2, 3, timeout=20), np.full((2, 3), 0.5))
-        np.testing.assert_array_equal(sampler.draw(2, 3, timeout=20), np.full((2, 3), 0.5))
+    with open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler:
+        assert "noise for a value" in sampler.facts.accepts
+        np.testing.assert_array_equal(
+            sampler.ask(Request(2, 3, 1e9), timeout=20).values, np.full((2, 3), 0.5)
+        )
+        np.testing.assert_array_equal(
+            sampler.ask(Request(2, 3), timeout=20).values, np.full((2, 3), 0.5)
+        )
         with pytest.raises(UsageError, match="value=nan"):
-            sampler.draw_at(float("nan"), 2, 3, timeout=20)
-    with open_sampler("python:foreign:leaks", seed="1") as sampler:
-        assert (sampler.draw_at(8.0, 2, 3, timeout=20) == 8).all()
-        assert (sampler.draw(2, 3, timeout=20) == 0).all()
+            sampler.ask(Request(2, 3, float("nan")), timeout=20)
+    with open_sampler("python:foreign:leaks", seed="1").open(timeout=60) as sampler:
+        assert (sampler.ask(Request(2, 3, 8.0), timeout=20).values == 8).all()
+        assert (sampler.ask(Request(2, 3), timeout=20).values == 0).all()
 
 
 @pytest.mark.slow
 def test_a_function_without_a_value_says_so(module):
     module(VALUE)
-    with open_sampler("python:foreign:plain", seed="1") as sampler:
-        assert not sampler.takes_value
-        with pytest.raises(UsageError, match="no parameter `value`"):
-            sampler.draw_at(1.0, 2, 3, timeout=20)
-    assert not open_sampler("python:foreign:f", seed="1").takes_value  # not open
+    with open_sampler("python:foreign:plain", seed="1").open(timeout=60) as sampler:
+        assert "noise for a value" not in sampler.facts.accepts
+        with pytest.raises(UsageError, match=r"value=1\.0: .* does not answer noise for a value"):
+            sampler.ask(Request(2, 3, 1.0), timeout=20)
+    unopened = open_sampler("python:foreign:f", seed="1")
+    assert "noise for a value" not in unopened.facts.accepts
 
 
 @pytest.mark.slow
-def test_asking_early_neither_waits_long_nor_loses_the_answer(module, monkeypatch):
+def test_facts_wait_for_the_start_as_long_as_open_was_told(module):
     module("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n" + VALUE)
-    monkeypatch.setattr("dpaudit.targets.endpoints.worker._START_PATIENCE", 0.1)
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        assert not sampler.takes_value
-        Path("go").touch()
-        sampler.start(timeout=60)
-        assert sampler.takes_value
-        assert (sampler.draw(2, 3, timeout=20) == 0.5).all()
+    target = open_sampler("python:foreign:f", seed="1")
+    with (
+        target.open(timeout=0.3) as sampler,
+        pytest.raises(SamplerTimeoutError, match=r"timeout=0\.3 s while it was opened"),
+    ):
+        assert sampler.facts
+    Path("go").touch()
+    with target.open(timeout=60) as sampler:
+        assert "noise for a value" in sampler.facts.accepts
+        assert (sampler.ask(Request(2, 3), timeout=20).values == 0.5).all()
 
 
 @pytest.mark.slow
 def test_a_start_that_fails_is_told_by_start(module):
     module("1 / 0")
-    with open_sampler("python:foreign:f", seed="1") as sampler:
+    with open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler:
         for _ in range(2):
             with pytest.raises(
                 UsageError, match=r"division by zero; foreign\.py, line 2\); run from"
             ):
-                sampler.start(timeout=20)
+                assert sampler.facts
             with pytest.raises(UsageError, match="ZeroDivisionError"):
-                sampler.draw(1, 1, timeout=20)
+                sampler.ask(Request(1, 1), timeout=20)
 
 
 @pytest.mark.slow
@@ -180,12 +194,12 @@ def test_shared_state_shows_after_a_fork(module):
         def fresh(n, d): return np.random.default_rng().standard_normal((n, d))
         """
     )
-    with open_sampler("python:foreign:shared", seed="1") as sampler:
-        child, parent = sampler.draw_forked(10, 3, timeout=20)
+    with open_sampler("python:foreign:shared", seed="1").open(timeout=60) as sampler:
+        child, parent = np.split(sampler.ask(Request(10, 3, forked=True), timeout=20).values, 2)
         np.testing.assert_array_equal(child, parent)
-        assert sampler.draw(1, 3, timeout=20).shape == (1, 3)
-    with open_sampler("python:foreign:fresh", seed="1") as sampler:
-        child, parent = sampler.draw_forked(10, 3, timeout=20)
+        assert sampler.ask(Request(1, 3), timeout=20).values.shape == (1, 3)
+    with open_sampler("python:foreign:fresh", seed="1").open(timeout=60) as sampler:
+        child, parent = np.split(sampler.ask(Request(10, 3, forked=True), timeout=20).values, 2)
         assert (child != parent).all()
 
 
@@ -197,19 +211,19 @@ def test_what_does_not_survive_a_fork_gives_none(body, module, monkeypatch):
         "import os, time\nmain = os.getpid()\ndef f(n, d):\n"
         f" if os.getpid() != main: {body}\n return np.ones((n, d))"
     )
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        sampler.start(timeout=20)
-        assert sampler.draw_forked(4, 2, timeout=60) is None
-        assert (sampler.draw(4, 2, timeout=20) == 1).all()
+    with open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler:
+        assert sampler.facts
+        assert not sampler.ask(Request(4, 2, forked=True), timeout=60).values.size
+        assert (sampler.ask(Request(4, 2), timeout=20).values == 1).all()
 
 
 @pytest.mark.slow
 def test_processes_started_ahead_are_handed_out_in_order_and_all_end():
-    with open_sampler("gaussian", seed="7") as sampler:
+    with open_sampler("gaussian", seed="7").open(timeout=60) as sampler:
         sampler.prepare(2)
         one, two = sampler.again(), sampler._prepared[0]
         first = one._process
-        with one as entered:
+        with one.open(timeout=60) as entered:
             assert entered._process is first is not None
             assert two._process is not None
         assert one._process is None

@@ -11,7 +11,7 @@ import pytest
 from support.draws import draw, release
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.protocols import Mechanism, TimedMechanism
+from dpaudit.protocols import Dataset, Request, Session
 from dpaudit.targets import open_sampler
 from dpaudit.targets.endpoints.command import CommandTarget
 from dpaudit.targets.resolve import open_mechanism
@@ -64,9 +64,9 @@ def test_a_program_beside_us_in_quotes(here):
 @pytest.mark.slow
 def test_each_draw_runs_the_program(here):
     text = command("open('log', 'a').write(f'{n} {d};'); out.write(x.astype('<f8').tobytes())")
-    with asking("none"), open_sampler(text, seed="1") as sampler:
-        sampler.draw(2, 1, timeout=20)
-        sampler.draw(3, 2, timeout=20)
+    with asking("none"), open_sampler(text, seed="1").open(timeout=60) as sampler:
+        sampler.ask(Request(2, 1), timeout=20)
+        sampler.ask(Request(3, 2), timeout=20)
     assert (here / "log").read_text() == "2 1;3 2;"
 
 
@@ -187,11 +187,11 @@ def script(here):
 
 
 def test_every_bit_of_the_value_arrives_and_comes_back(script):
-    with open_mechanism(script(ECHO), seed="1") as mechanism:
-        assert isinstance(mechanism, Mechanism)
-        assert not isinstance(mechanism, TimedMechanism)
-        assert (mechanism.version, mechanism.advice) == (None, "")
-        released = mechanism.release(ODD, 3, timeout=30)
+    with open_mechanism(script(ECHO), seed="1").open(timeout=60) as mechanism:
+        assert isinstance(mechanism, Session)
+        assert "releases in calls" not in mechanism.facts.accepts
+        assert (mechanism.facts.version, mechanism.facts.advice) == (None, "")
+        released = mechanism.ask(Request(3, input=ODD), timeout=30).values
     assert released.shape == (3, len(ODD))
     assert released.tobytes() == ODD.tobytes() * 3
 
@@ -271,8 +271,8 @@ def test_commands_that_are_no_mechanism(text, match, here):
 def test_a_data_set_is_a_file_of_records():
     pd = pytest.importorskip("pandas")
     program = "import json,sys; print(json.dumps([sys.argv[1][-4:], open(sys.argv[1]).read()]))"
-    with CommandTarget(
-        f"{sys.executable} -c '{program}' {{dataset}}", role="datasets"
+    with CommandTarget(f"{sys.executable} -c '{program}' {{dataset}}", role="datasets").open(
+        timeout=60
     ) as mechanism:
         for dataset, written in (
             (pd.DataFrame({"a": [1], "b": ["x"]}), [".csv", "a,b\n1,x\n"]),
@@ -280,4 +280,4 @@ def test_a_data_set_is_a_file_of_records():
             ([{"a": [1, None]}], ["json", '[{"a": [1, null]}]']),
             ({"a": np.eye(1)}, ["json", '{"a": [[1.0]]}']),
         ):
-            assert mechanism.release_any(dataset, 1, timeout=60) == [written]
+            assert mechanism.ask(Request(1, input=Dataset(dataset)), timeout=60).values == [written]

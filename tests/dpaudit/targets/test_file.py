@@ -13,6 +13,7 @@ import pytest
 from command_line import here as run
 
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
+from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.identity import identify
 
@@ -29,22 +30,22 @@ def refuses(name, match, kind=UsageError):
 
 
 def breaks(name, n, d, match, kind=SamplerOutputError):
-    with opened(name) as sampler, pytest.raises(kind, match=match):
-        sampler.draw(n, d, timeout=1)
+    with opened(name).open(timeout=60) as sampler, pytest.raises(kind, match=match):
+        sampler.ask(Request(n, d), timeout=1)
 
 
 def test_the_caller_may_write_into_what_was_drawn(here):
     np.save("x.npy", ROWS)
-    with opened("x.npy") as sampler:
-        sampler.draw(6, 2, timeout=1)[:] = -1
+    with opened("x.npy").open(timeout=60) as sampler:
+        sampler.ask(Request(6, 2), timeout=1).values[:] = -1
     np.testing.assert_array_equal(np.load("x.npy"), ROWS)
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.float32, ">f8", np.uint8])
 def test_number_types_are_converted(kind, here):
     np.save("x.npy", np.asfortranarray(ROWS).astype(kind))
-    with opened("x.npy") as sampler:
-        values = sampler.draw(6, 2, timeout=1)
+    with opened("x.npy").open(timeout=60) as sampler:
+        values = sampler.ask(Request(6, 2), timeout=1).values
     assert values.dtype == np.float64
     assert values.flags.c_contiguous
     np.testing.assert_array_equal(values, ROWS)
@@ -99,28 +100,31 @@ def test_rows_come_in_order_and_once_and_again_when_opened_again(write, here):
     path, options = write(rows)
     dim, sampler = rows.shape[1], opened(path, **options)
     for _ in range(2):
-        with sampler:
-            assert (sampler.dim, sampler.available, sampler.name) == (dim, 1000, f"file:{path}")
+        with sampler.open(timeout=60):
+            assert (sampler.facts.dim, sampler.facts.available) == (dim, 1000)
+            assert sampler.name == f"file:{path}"
             with pytest.raises(UsageError, match=rf"d={dim + 1}: .* ask for d={dim}"):
-                sampler.draw(1, dim + 1, timeout=1)
-            got = [sampler.draw(n, dim, timeout=1) for n in (1, 300, 2)]
+                sampler.ask(Request(1, dim + 1), timeout=1)
+            got = [sampler.ask(Request(n, dim), timeout=1).values for n in (1, 300, 2)]
             with pytest.raises(SamplerOutputError, match="697 of its 1000 rows left, wanted n=698"):
-                sampler.draw(698, dim, timeout=1)
-            got.append(sampler.draw(697, dim, timeout=1))
+                sampler.ask(Request(698, dim), timeout=1)
+            got.append(sampler.ask(Request(697, dim), timeout=1).values)
             assert all(block.flags.c_contiguous and block.dtype == np.float64 for block in got)
             np.testing.assert_array_equal(np.concatenate(got), rows)
     path, options = write(np.arange(5.0))
-    with opened(path, **options) as sampler:
-        np.testing.assert_array_equal(sampler.draw(5, 1, timeout=1), np.arange(5.0)[:, None])
+    with opened(path, **options).open(timeout=60) as sampler:
+        np.testing.assert_array_equal(
+            sampler.ask(Request(5, 1), timeout=1).values, np.arange(5.0)[:, None]
+        )
 
 
 @pytest.mark.parametrize(("line", "says"), [("x,1", "'x'"), ("1", "columns"), ("1,2,3", "columns")])
 def test_a_csv_that_goes_wrong_late_says_after_which_row(line, says, here):
     (here / "x.csv").write_text("1,2\n" * 1000 + line + "\n")
-    with opened("x.csv") as sampler:
-        sampler.draw(900, 2, timeout=1)
+    with opened("x.csv").open(timeout=60) as sampler:
+        sampler.ask(Request(900, 2), timeout=1)
         with pytest.raises(SamplerOutputError, match=f"from row 900 on .*{says}"):
-            sampler.draw(101, 2, timeout=1)
+            sampler.ask(Request(101, 2), timeout=1)
 
 
 @pytest.mark.parametrize(
@@ -128,16 +132,21 @@ def test_a_csv_that_goes_wrong_late_says_after_which_row(line, says, here):
 )
 def test_a_csv_may_have_one_header(header, here):
     (here / "x.csv").write_text(f"{header}\n1,2\n\n3,4 # why\n# end\n5,6")
-    with opened("x.csv") as sampler:
-        assert (sampler.available, sampler.dim) == (3, 2)
-        np.testing.assert_array_equal(sampler.draw(2, 2, timeout=1), [[1, 2], [3, 4]])
-        np.testing.assert_array_equal(sampler.draw(1, 2, timeout=1), [[5, 6]])
+    with opened("x.csv").open(timeout=60) as sampler:
+        assert (sampler.facts.available, sampler.facts.dim) == (3, 2)
+        np.testing.assert_array_equal(
+            sampler.ask(Request(2, 2), timeout=1).values, [[1, 2], [3, 4]]
+        )
+        np.testing.assert_array_equal(sampler.ask(Request(1, 2), timeout=1).values, [[5, 6]])
 
 
 def test_a_header_far_down_is_an_error_with_its_line(here):
     (here / "x.csv").write_text("x,y\n" + "1,2\n" * 1000 + "x,y\n" + "1,2\n" * 10)
-    with opened("x.csv") as sampler, pytest.raises(SamplerOutputError, match=r"line 1002: .*'x'"):
-        sampler.draw(1005, 2, timeout=1)
+    with (
+        opened("x.csv").open(timeout=60) as sampler,
+        pytest.raises(SamplerOutputError, match=r"line 1002: .*'x'"),
+    ):
+        sampler.ask(Request(1005, 2), timeout=1)
 
 
 @pytest.mark.parametrize("write", [write_packed, write_csv, write_parquet])
@@ -148,9 +157,9 @@ def test_memory_does_not_grow_with_the_file(write, here):
         # what Arrow allocates on its own is not in here: see the row groups below
         tracemalloc.start()
         try:
-            with opened(path) as sampler:
+            with opened(path).open(timeout=60) as sampler:
                 for _ in range(rows // 2_500):
-                    sampler.draw(2_500, 4, timeout=5)
+                    sampler.ask(Request(2_500, 4), timeout=5)
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
@@ -165,9 +174,9 @@ def test_one_great_row_group_is_not_read_whole(here):
     numbers = np.random.default_rng(1).standard_normal((rows, 4))
     write_parquet(numbers, row_group_size=rows, use_dictionary=False)
     before, most = pa.total_allocated_bytes(), 0
-    with opened("x.parquet") as sampler:
+    with opened("x.parquet").open(timeout=60) as sampler:
         for _ in range(10):
-            sampler.draw(rows // 10, 4, timeout=5)
+            sampler.ask(Request(rows // 10, 4), timeout=5)
             most = max(most, pa.total_allocated_bytes() - before)
     assert most < rows * 4 * 8 / 4
 
@@ -203,9 +212,9 @@ def test_an_archive_that_breaks_off(here):
 def test_a_big_npy_is_mapped_not_loaded(here):
     # a sparse terabyte
     np.lib.format.open_memmap("x.npy", mode="w+", dtype=np.float64, shape=(1 << 36, 2)).flush()
-    with opened("x.npy") as sampler:
-        assert sampler.available == 1 << 36
-        assert sampler.draw(10, 2, timeout=1).shape == (10, 2)
+    with opened("x.npy").open(timeout=60) as sampler:
+        assert sampler.facts.available == 1 << 36
+        assert sampler.ask(Request(10, 2), timeout=1).values.shape == (10, 2)
 
 
 @pytest.mark.parametrize("write", [write_npz, write_csv, write_f64])
@@ -276,22 +285,24 @@ def recorded(runs=2, dim=5, dtype=np.float64):
 @pytest.mark.parametrize(("dtype", "away"), [(np.float64, 1e-14), (np.float32, 1e-6)])
 def test_each_coordinate_is_a_row_of_its_steps(dtype, away, here):
     z = recorded(dtype=dtype)
-    with whitened() as sampler:
-        assert (sampler.dim, sampler.available) == (3, 10)
-        got = np.concatenate([sampler.draw(n, 3, timeout=1) for n in (1, 6, 3)])
+    target = whitened()
+    with target.open(timeout=60) as sampler:
+        assert (sampler.facts.dim, sampler.facts.available) == (3, 10)
+        got = np.concatenate([sampler.ask(Request(n, 3), timeout=1).values for n in (1, 6, 3)])
         with pytest.raises(SamplerOutputError, match="0 coordinates left, wanted n=1"):
-            sampler.draw(1, 3, timeout=1)
+            sampler.ask(Request(1, 3), timeout=1)
     np.testing.assert_allclose(got, z.transpose(0, 2, 1).reshape(10, 3), atol=away)
-    with sampler as again:
-        np.testing.assert_array_equal(again.draw(10, 3, timeout=1), got)
+    with target.open(timeout=60) as again:
+        np.testing.assert_array_equal(again.ask(Request(10, 3), timeout=1).values, got)
 
 
 def test_a_repeated_run_repeats_and_last_digits_are_moved(here):
     recorded(runs=1, dim=50, dtype=np.float32)
     noise = np.load("N.npy")
     np.save("N.npy", np.concatenate([noise, noise]))
-    with whitened() as sampler:
-        got = sampler.draw(100, 3, timeout=1)
+    target = whitened()
+    with target.open(timeout=60) as sampler:
+        got = sampler.ask(Request(100, 3), timeout=1).values
     np.testing.assert_array_equal(got[:50], got[50:])
     exact = (STRATEGY @ noise.astype(np.float64)).T
     assert (got[:50] != exact).all()
@@ -318,8 +329,8 @@ def test_what_does_not_fit_is_refused(target, match, here):
 
 def test_another_length_of_a_row_is_refused(here):
     recorded()
-    with whitened() as sampler, pytest.raises(UsageError, match="has 3 steps"):
-        sampler.draw(1, 5, timeout=1)
+    with whitened().open(timeout=1) as sampler, pytest.raises(UsageError, match="has 3 steps"):
+        sampler.ask(Request(1, 5), timeout=1)
 
 
 def test_both_files_are_named_with_their_hashes(here):

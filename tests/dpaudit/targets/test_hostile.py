@@ -18,6 +18,7 @@ from command_line import here as command_line
 from support.rude_samplers import COMMAND, HARD, HEAD, LATE, PYTHON, SLEEP, indent
 
 from dpaudit.errors import SamplerError, SamplerTimeoutError
+from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.sandbox import process
 
@@ -62,17 +63,17 @@ def fails(how: str, marker: str, module, alive) -> None:
     """It started, it ends soon, for its own reason, and nothing of it is left."""
     code, reason = PYTHON[how]
     module(f"{HEAD}def f(n, d):\n{indent(code)}", f"{marker}.py")
-    with open_sampler(f"python:./{marker}.py:f", seed="1") as sampler:
-        sampler.start(timeout=60)
+    with open_sampler(f"python:./{marker}.py:f", seed="1").open(timeout=60) as sampler:
+        assert sampler.facts
         limit = SOON if LATE in reason else 30
         started = time.monotonic()
         with pytest.raises(SamplerError, match=reason) as caught:
-            sampler.draw(4, 2, timeout=limit)
+            sampler.ask(Request(4, 2), timeout=limit)
         assert time.monotonic() - started < limit + GRACE
         if LATE in str(caught.value):
             assert not alive(marker)  # at once, not when the block is left
             with pytest.raises(SamplerError, match="stopped earlier"):
-                sampler.draw(4, 2, timeout=limit)
+                sampler.ask(Request(4, 2), timeout=limit)
     assert not alive(marker)
 
 
@@ -89,8 +90,11 @@ def test_a_function_that_means_harm(how, module, marker, alive):
 def test_a_program_that_means_harm(how, here, marker, alive):
     code, reason = COMMAND[how]
     text = program(code, marker)
-    with open_sampler(text, seed="1") as sampler, pytest.raises(SamplerError, match=reason):
-        sampler.draw(1250, 8, timeout=60)
+    with (
+        open_sampler(text, seed="1").open(timeout=60) as sampler,
+        pytest.raises(SamplerError, match=reason),
+    ):
+        sampler.ask(Request(1250, 8), timeout=60)
     assert not alive(marker)
 
 
@@ -118,13 +122,13 @@ def test_silence_ends_in_time_and_leaves_nothing(how, module, marker, alive, pre
     text, begun = SILENT[how](module, marker), []
     for limit in (0.5, 20.0):
         watch = threading.Timer(0.8 * limit, lambda: begun.append(present(marker, seconds=0)))
-        with open_sampler(text, seed="1") as sampler:
+        with open_sampler(text, seed="1").open(timeout=60) as sampler:
             watch.start()
             start = time.monotonic()
             with pytest.raises(
                 SamplerTimeoutError, match=rf"timeout={limit:g} s.*\(call n=4, d=2\)"
             ):
-                sampler.draw(4, 2, timeout=limit)
+                sampler.ask(Request(4, 2), timeout=limit)
             assert limit <= time.monotonic() - start < limit + GRACE
             assert not alive(marker)
         watch.join()

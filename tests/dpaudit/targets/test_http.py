@@ -27,16 +27,19 @@ from support.http_server import (
 )
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.endpoints.http import HttpTarget
 
 
 def test_the_request_and_its_answer(serve):
     server = serve(honest)
-    with open_sampler(f"http://{server.host}/a/b?c=d", seed="1") as sampler:
+    with open_sampler(f"http://{server.host}/a/b?c=d", seed="1").open(timeout=60) as sampler:
         assert sampler.name == f"http://{server.host}/a/b?c=d"
-        assert (sampler.dim, sampler.available) == (None, None)
-        np.testing.assert_array_equal(sampler.draw(4, 2, timeout=20), np.arange(8.0).reshape(4, 2))
+        assert (sampler.facts.dim, sampler.facts.available) == (None, None)
+        np.testing.assert_array_equal(
+            sampler.ask(Request(4, 2), timeout=20).values, np.arange(8.0).reshape(4, 2)
+        )
     method, path, head, asked = server.requests[0]
     assert (method, path, asked) == ("POST", "/a/b?c=d", {"n": 4, "d": 2})
     assert head["content-type"] == "application/json"
@@ -46,12 +49,14 @@ def test_the_request_and_its_answer(serve):
 
 def test_one_connection_is_kept_and_another_sampler_has_its_own(serve):
     server = serve(honest)
-    with sampler_of(server) as sampler:
+    with sampler_of(server).open(timeout=60) as sampler:
         for _ in range(3):
-            sampler.draw(4, 2, timeout=20)
+            sampler.ask(Request(4, 2), timeout=20)
         assert server.connections == 1
-        with sampler.again() as other:
-            np.testing.assert_array_equal(other.draw(2, 1, timeout=20), [[0.0], [1.0]])
+        with sampler.again().open(timeout=60) as other:
+            np.testing.assert_array_equal(
+                other.ask(Request(2, 1), timeout=20).values, [[0.0], [1.0]]
+            )
         assert server.connections == 2
     assert len(server.requests) == 4
 
@@ -64,8 +69,9 @@ def test_many_calls_come_back_in_order_with_their_seconds(serve):
         return True
 
     server = serve(counts)
-    with sampler_of(server) as sampler:
-        values, seconds = sampler.draw_calls(5, 2, 3, timeout=20)
+    with sampler_of(server).open(timeout=60) as sampler:
+        reply = sampler.ask(Request(2, 3, calls=5), timeout=20)
+        values, seconds = reply.values, reply.seconds
     np.testing.assert_array_equal(values, np.repeat([1.0, 2, 3, 4, 5], 2)[:, None] * np.ones(3))
     assert server.connections == 1
     assert seconds.shape == (5,)
@@ -112,9 +118,9 @@ def one_byte_headers(send, n, d, _):
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (500, 300)])
 def test_all_the_ways_to_answer_well(behave, n, d, serve):
     server = serve(behave)
-    with sampler_of(server) as sampler:
+    with sampler_of(server).open(timeout=60) as sampler:
         for _ in range(2):
-            values = sampler.draw(n, d, timeout=20)
+            values = sampler.ask(Request(n, d), timeout=20).values
             np.testing.assert_array_equal(values, np.arange(float(n * d)).reshape(n, d))
     assert server.connections == (2 if behave in (until_the_end, http_1_0) else 1)
 
@@ -125,10 +131,10 @@ def test_a_connection_closed_between_two_requests_is_opened_again(serve):
         return len(server.requests) != 1
 
     server = serve(closes)
-    with sampler_of(server) as sampler:
-        sampler.draw(4, 2, timeout=20)
+    with sampler_of(server).open(timeout=60) as sampler:
+        sampler.ask(Request(4, 2), timeout=20)
         time.sleep(0.05)
-        sampler.draw(4, 2, timeout=20)
+        sampler.ask(Request(4, 2), timeout=20)
     assert server.connections == 2
 
 
@@ -140,12 +146,12 @@ def test_a_kept_connection_that_dies_under_the_request_is_opened_once_more(serve
         return True
 
     server = serve(hangs_up)
-    with sampler_of(server) as sampler:
+    with sampler_of(server).open(timeout=60) as sampler:
         for _ in range(2):
-            sampler.draw(4, 2, timeout=20)
+            sampler.ask(Request(4, 2), timeout=20)
         assert len(server.requests) == 3
         with pytest.raises(SamplerCrashError, match="connection failed"):
-            sampler.draw(4, 2, timeout=20)
+            sampler.ask(Request(4, 2), timeout=20)
         assert len(server.requests) == 5
 
 
@@ -164,11 +170,11 @@ def test_memory_is_that_of_the_values(dtype, serve):
         return False
 
     server = serve(zeros)
-    with sampler_of(server, dtype=dtype) as sampler:
-        sampler.draw(1, 1, timeout=20)
+    with sampler_of(server, dtype=dtype).open(timeout=60) as sampler:
+        sampler.ask(Request(1, 1), timeout=20)
         tracemalloc.start()
         try:
-            sampler.draw(64, 1 << 16, timeout=20)
+            sampler.ask(Request(64, 1 << 16), timeout=20)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -202,7 +208,7 @@ def test_addresses_and_options_that_do_not_fit(target, options, match):
 def test_outside_with_nothing_is_asked(serve):
     server = serve(honest)
     with pytest.raises(UsageError, match="not open"):
-        sampler_of(server).draw(1, 1, timeout=1)
+        sampler_of(server).ask(Request(1, 1), timeout=1)
     assert server.connections == 0
 
 
@@ -212,16 +218,19 @@ def test_the_time_limit_holds_for_many_calls_together(serve):
         return honest(send, n, d, server)
 
     start = time.monotonic()
-    with sampler_of(serve(slow)) as sampler, pytest.raises(SamplerTimeoutError):
-        sampler.draw_calls(200, 1, 1, timeout=0.3)
+    with sampler_of(serve(slow)).open(timeout=60) as sampler, pytest.raises(SamplerTimeoutError):
+        sampler.ask(Request(1, 1, calls=200), timeout=0.3)
     assert time.monotonic() - start < LATEST
 
 
 def test_a_name_that_is_never_found_ends_at_the_time_limit(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(30) or [])
     start = time.monotonic()
-    with HttpTarget("//noise.invalid/", seed="1") as sampler, pytest.raises(SamplerTimeoutError):
-        sampler.draw(1, 1, timeout=0.2)
+    with (
+        HttpTarget("//noise.invalid/", seed="1").open(timeout=60) as sampler,
+        pytest.raises(SamplerTimeoutError),
+    ):
+        sampler.ask(Request(1, 1), timeout=0.2)
     assert time.monotonic() - start < LATEST
 
 
@@ -233,11 +242,11 @@ def test_after_a_time_out_the_late_answer_is_not_taken_for_the_next(serve):
         return honest(send, n, d, server)
 
     asked = threading.Event()
-    with sampler_of(serve(late)) as sampler:
+    with sampler_of(serve(late)).open(timeout=60) as sampler:
         with pytest.raises(SamplerTimeoutError):
-            sampler.draw(1, 1, timeout=0.2)
+            sampler.ask(Request(1, 1), timeout=0.2)
         asked.set()
-        assert sampler.draw(1, 1, timeout=20) == 0.0
+        assert sampler.ask(Request(1, 1), timeout=20).values == 0.0
 
 
 def test_bytes_that_come_after_the_answer_are_found_at_the_next_request(serve):
@@ -249,13 +258,13 @@ def test_bytes_that_come_after_the_answer_are_found_at_the_next_request(serve):
         return True
 
     read, sent = threading.Event(), threading.Event()
-    with sampler_of(serve(more)) as sampler:
-        sampler.draw(4, 2, timeout=20)
+    with sampler_of(serve(more)).open(timeout=60) as sampler:
+        sampler.ask(Request(4, 2), timeout=20)
         read.set()
         assert sent.wait(20)
         time.sleep(0.05)  # over loopback
         with pytest.raises(SamplerOutputError, match="more than its last answer's length"):
-            sampler.draw(4, 2, timeout=20)
+            sampler.ask(Request(4, 2), timeout=20)
 
 
 def test_a_refusal_whose_words_never_come_is_still_reported(serve, monkeypatch):
@@ -299,10 +308,10 @@ def test_nobody_listens():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with (
-        HttpTarget(f"//127.0.0.1:{port}/", seed="1") as sampler,
+        HttpTarget(f"//127.0.0.1:{port}/", seed="1").open(timeout=60) as sampler,
         pytest.raises(SamplerCrashError, match=r"refused.*check the address"),
     ):
-        sampler.draw(1, 1, timeout=20)
+        sampler.ask(Request(1, 1), timeout=20)
 
 
 def test_a_tls_handshake_that_hangs_ends_at_the_time_limit():
@@ -311,10 +320,12 @@ def test_a_tls_handshake_that_hangs_ends_at_the_time_limit():
         deaf.listen(1)
         start = time.monotonic()
         with (
-            open_sampler(f"https://127.0.0.1:{deaf.getsockname()[1]}/", seed="1") as sampler,
+            open_sampler(f"https://127.0.0.1:{deaf.getsockname()[1]}/", seed="1").open(
+                timeout=60
+            ) as sampler,
             pytest.raises(SamplerTimeoutError),
         ):
-            sampler.draw(1, 1, timeout=0.2)
+            sampler.ask(Request(1, 1), timeout=0.2)
         assert time.monotonic() - start < LATEST
 
 
@@ -348,12 +359,12 @@ def test_https_with_a_trusted_certificate(serve, certificate, monkeypatch):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     server = serve(honest, context)
-    with open_sampler(f"https://{server.host}/", seed="1") as sampler:
+    with open_sampler(f"https://{server.host}/", seed="1").open(timeout=60) as sampler:
         with pytest.raises(SamplerCrashError, match="CERTIFICATE_VERIFY_FAILED"):
-            sampler.draw(4, 2, timeout=20)
+            sampler.ask(Request(4, 2), timeout=20)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         for _ in range(3):
-            values = sampler.draw(4, 2, timeout=20)
+            values = sampler.ask(Request(4, 2), timeout=20).values
             np.testing.assert_array_equal(values, np.arange(8.0).reshape(4, 2))
     assert len(server.requests) == 3
     assert server.connections == 2  # the one refused, and one for all three

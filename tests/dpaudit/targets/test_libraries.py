@@ -14,12 +14,12 @@ from support.draws import draw
 from dpaudit import registry
 from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
-from dpaudit.protocols import ClosedSampler, RepeatableSampler, ValueSampler
+from dpaudit.protocols import Repeatable, Request, Session
 from dpaudit.targets import open_sampler
 from dpaudit.targets.adapters import opacus
-from dpaudit.targets.adapters.base import Library, advice, installed
+from dpaudit.targets.adapters.base import Library, advice, installed_version
 from dpaudit.targets.check import numbers
-from dpaudit.targets.endpoints.targets import open_target
+from dpaudit.targets.endpoints.callees import open_callee
 from dpaudit.targets.resolve import open_mechanism
 
 LIBRARIES = [
@@ -195,12 +195,12 @@ def test_the_tables_import_no_library():
 def opened(text):
     """What a worker makes of a library's sampler, in this process."""
     sampler = open_sampler(text, seed="1")
-    return open_target({"name": text, **sampler._spec})
+    return open_callee({"name": text, **sampler._spec})
 
 
 def test_options_that_the_library_refuses():
     pytest.importorskip("diffprivlib", exc_type=ImportError)
-    assert open_sampler("diffprivlib:Laplace:epsilon=-1", seed="1").claim is None
+    assert open_sampler("diffprivlib:Laplace:epsilon=-1", seed="1").facts.claim is None
     with pytest.raises(UsageError, match=r"diffprivlib refuses the options .*[Ee]psilon"):
         opened("diffprivlib:Laplace:epsilon=-1")
 
@@ -223,7 +223,7 @@ def test_an_absent_library_says_what_to_install(name, text, extra, monkeypatch):
     with pytest.raises(MissingExtraError, match=match):
         opened(text)
     with pytest.raises(MissingExtraError, match=match):
-        open_target({"name": text, **open_mechanism(text, seed="1")._spec})
+        open_callee({"name": text, **open_mechanism(text, seed="1")._spec})
 
 
 @pytest.mark.slow
@@ -259,40 +259,47 @@ def test_a_library_that_is_broken_or_lacks_something_says_how(
 
 @pytest.mark.slow
 def test_a_sampler_in_its_own_process():
-    with open_sampler("numpy:laplace:scale=2", seed="1") as sampler:
-        assert isinstance(sampler, ClosedSampler)
-        assert isinstance(sampler, RepeatableSampler)
+    with open_sampler("numpy:laplace:scale=2", seed="1").open(timeout=60) as sampler:
+        assert isinstance(sampler, Session)
+        assert isinstance(sampler, Repeatable)
         assert sampler.name == "numpy:laplace:scale=2"
-        assert (sampler.dim, sampler.available) == (None, None)
-        assert sampler.claim == "laplace:scale=2"
-        assert not sampler.takes_value
-        values = sampler.draw(500, 8, timeout=60)
-        many, seconds = sampler.draw_calls(500, 1, 8, timeout=60)
-        with sampler.again() as other:
-            others = other.draw(500, 8, timeout=60)
-        with pytest.raises(UsageError, match="takes none"):
-            sampler.draw_at(1.0, 1, 1, timeout=60)
+        assert (sampler.facts.dim, sampler.facts.available) == (None, None)
+        assert sampler.facts.claim == "laplace:scale=2"
+        assert "noise for a value" not in sampler.facts.accepts
+        values = sampler.ask(Request(500, 8), timeout=60).values
+        reply = sampler.ask(Request(1, 8, calls=500), timeout=60)
+        many, seconds = reply.values, reply.seconds
+        with sampler.again().open(timeout=60) as other:
+            others = other.ask(Request(500, 8), timeout=60).values
+        with pytest.raises(UsageError, match="does not answer noise for a value"):
+            sampler.ask(Request(1, 1, 1.0), timeout=60)
     assert seconds.shape == (500,)
     for noise in (values, many, others):
         assert noise.shape == (500, 8)
-        assert distance_p(noise, sampler.claim) > MISS
+        assert distance_p(noise, sampler.facts.claim) > MISS
     assert len(np.unique([values, many, others])) == 3 * 4000
 
 
 @pytest.mark.slow
 def test_a_library_that_adds_the_noise_itself_is_told_the_value():
     pytest.importorskip("pydp")
-    with open_sampler("python-dp:laplace:epsilon=1", seed="1") as sampler:
-        assert isinstance(sampler, ValueSampler)
-        assert sampler.takes_value
+    with open_sampler("python-dp:laplace:epsilon=1", seed="1").open(timeout=60) as sampler:
+        assert "noise for a value" in sampler.facts.accepts
         for value in (0.0, 1000.5):
-            assert distance_p(sampler.draw_at(value, 250, 8, timeout=60), sampler.claim) > MISS
+            assert (
+                distance_p(
+                    sampler.ask(Request(250, 8, value), timeout=60).values, sampler.facts.claim
+                )
+                > MISS
+            )
         with pytest.raises(UsageError, match="finite"):
-            sampler.draw_at(float("nan"), 1, 1, timeout=60)
+            sampler.ask(Request(1, 1, float("nan")), timeout=60)
 
 
 def test_whole_number_noise_is_not_asked_for_broken_values():
-    assert not open_sampler("opendp:discrete-gaussian", seed="1").takes_value
+    assert (
+        "noise for a value" not in open_sampler("opendp:discrete-gaussian", seed="1").facts.accepts
+    )
 
 
 # ---------------------------------------------------------------- versions
@@ -305,9 +312,9 @@ def distribution(folder, name, version):
 
 
 def test_versions_are_read_from_metadata():
-    assert installed("numpy") == np.__version__
-    assert installed("no-such-library") is None
-    assert installed("") == ".".join(map(str, sys.version_info[:3]))
+    assert installed_version("numpy") == np.__version__
+    assert installed_version("no-such-library") is None
+    assert installed_version("") == ".".join(map(str, sys.version_info[:3]))
     assert library("numpy").version == np.__version__
     assert library("stdlib").version is not None
 
@@ -316,14 +323,14 @@ def test_versions_are_read_from_metadata():
 def test_another_version_than_the_tested_one_is_told(tmp_path, monkeypatch):
     distribution(tmp_path, "numpy", "99.5.0")
     monkeypatch.syspath_prepend(tmp_path)
-    with open_mechanism("numpy:laplace", seed="1") as mechanism:
-        assert mechanism.version == "99.5.0"
-        assert mechanism.advice.startswith(
+    with open_mechanism("numpy:laplace", seed="1").open(timeout=60) as mechanism:
+        assert mechanism.facts.version == "99.5.0"
+        assert mechanism.facts.advice.startswith(
             f"numpy: adapter tested with numpy {library('numpy').tested}, installed 99"
         )
-        assert mechanism.release(np.zeros(1), 1, timeout=60).shape == (1, 1)
+        assert mechanism.ask(Request(1, input=np.zeros(1)), timeout=60).values.shape == (1, 1)
     sampler = open_sampler("numpy:laplace", seed="1")
-    assert (sampler.version, sampler.advice) == ("99.5.0", mechanism.advice)
+    assert (sampler.facts.version, sampler.facts.advice) == ("99.5.0", mechanism.facts.advice)
 
 
 @pytest.mark.parametrize(

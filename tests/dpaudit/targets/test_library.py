@@ -9,6 +9,7 @@ import pytest
 from support.draws import draw, release
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
+from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.resolve import open_mechanism
 
@@ -63,9 +64,9 @@ def test_a_name_without_a_slash_is_looked_for_here(library, monkeypatch):
 
 @pytest.mark.slow
 def test_printing_does_no_harm(library):
-    with open_sampler(f"library:{library}:loud", seed="1") as sampler:
+    with open_sampler(f"library:{library}:loud", seed="1").open(timeout=60) as sampler:
         for _ in range(2):
-            np.testing.assert_array_equal(sampler.draw(2, 1, timeout=20), [[0], [1]])
+            np.testing.assert_array_equal(sampler.ask(Request(2, 1), timeout=20).values, [[0], [1]])
 
 
 @pytest.mark.slow
@@ -134,13 +135,16 @@ def test_c_functions_as_noise(library, symbol, call, values):
     ],
 )
 def test_c_functions_as_mechanisms(library, symbol, call, values):
-    with open_mechanism(f"library:{library}:{symbol}", seed="1", call=call) as mechanism:
-        released = mechanism.release(np.array([1.0, 10.0]), 3, timeout=20)
+    with open_mechanism(f"library:{library}:{symbol}", seed="1", call=call).open(
+        timeout=60
+    ) as mechanism:
+        released = mechanism.ask(Request(3, input=np.array([1.0, 10.0])), timeout=20).values
         np.testing.assert_array_equal(released, values)
-        one, seconds = mechanism.release_timed(np.array([1.0]), 2, timeout=20)
+        reply = mechanism.ask(Request(1, input=np.array([1.0]), calls=2), timeout=20)
+        one, seconds = reply.values, reply.seconds
         assert one.shape == (2, 1)
         assert (seconds >= 0).all()
-        both = mechanism.release_timed(np.array([1.0, 10.0]), 2, timeout=20)[0]
+        both = mechanism.ask(Request(1, input=np.array([1.0, 10.0]), calls=2), timeout=20).values
         np.testing.assert_array_equal(both[:1], values[:1])
 
 

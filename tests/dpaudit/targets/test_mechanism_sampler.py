@@ -15,8 +15,8 @@ from dpaudit.errors import (
     UnknownNameError,
     UsageError,
 )
-from dpaudit.protocols import Mechanism, TimedMechanism
-from dpaudit.targets.endpoints.targets import Target, open_target
+from dpaudit.protocols import Request, Session
+from dpaudit.targets.endpoints.callees import Callee, open_callee
 from dpaudit.targets.endpoints.worker_main import Dispatcher
 from dpaudit.targets.resolve import open_mechanism
 
@@ -32,10 +32,10 @@ def test_a_value_of_one_number_is_told_as_a_float(module):
             assert type(value) is float and type(n) is int
             return [value] * n
     """)
-    with open_mechanism("python:foreign:f", seed="1") as mechanism:
-        assert isinstance(mechanism, Mechanism)
+    with open_mechanism("python:foreign:f", seed="1").open(timeout=60) as mechanism:
+        assert isinstance(mechanism, Session)
         assert mechanism.name == "python:foreign:f"
-        released = mechanism.release(np.array([2.5]), 3, timeout=30)
+        released = mechanism.ask(Request(3, input=np.array([2.5])), timeout=30).values
     assert released.dtype == np.float64
     np.testing.assert_array_equal(released, [[2.5]] * 3)
 
@@ -64,9 +64,11 @@ def test_releases_may_have_any_length_and_one_process_serves_all_values(module):
             if k == 1: return np.full(n, value)
             return np.array([[os.getpid(), len(calls)] + [value] * (k - 2)] * n)
     """)
-    with open_mechanism("./foreign.py".join(["python:", ":f"]), seed="1") as mechanism:
+    with open_mechanism("./foreign.py".join(["python:", ":f"]), seed="1").open(
+        timeout=60
+    ) as mechanism:
         seen = [
-            mechanism.release(np.array([float(k)]), n, timeout=30)
+            mechanism.ask(Request(n, input=np.array([float(k)])), timeout=30).values
             for k, n in [(3, 2), (5, 1), (1, 7), (2, 3)]
         ]
     assert [x.shape for x in seen] == [(2, 3), (1, 5), (7, 1), (3, 2)]
@@ -128,7 +130,7 @@ def test_a_release_too_great_to_hold_is_refused(tell):
 def test_questions_that_cannot_be_asked(value, n, match, here):
     with pytest.raises(UsageError, match=match):
         # before anything is started
-        open_mechanism("numpy:laplace", seed="1").release(value, n, timeout=5)
+        open_mechanism("numpy:laplace", seed="1").ask(Request(n, input=value), timeout=5)
 
 
 @pytest.mark.parametrize(
@@ -156,9 +158,11 @@ def test_what_is_no_mechanism(text, kind, match, here):
 
 
 def timed(text, value, n, timeout=60.0):
-    with open_mechanism(text, seed="1") as mechanism:
-        assert isinstance(mechanism, TimedMechanism)
-        return mechanism.release_timed(np.array(value, dtype=np.float64), n, timeout=timeout)
+    with open_mechanism(text, seed="1").open(timeout=60) as mechanism:
+        assert "releases in calls" in mechanism.facts.accepts
+        value = np.array(value, dtype=np.float64)
+        reply = mechanism.ask(Request(1, input=value, calls=n), timeout=timeout)
+        return reply.values, reply.seconds
 
 
 @pytest.mark.slow
@@ -198,15 +202,15 @@ def test_what_goes_wrong_is_told(module):
         with pytest.raises(kind, match=match):
             timed(f"python:foreign:{function}", [1.0], 3)
     with pytest.raises(UsageError, match=r"value=0\.5"):
-        open_target({"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}).once(
+        open_callee({"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}).once(
             np.array([0.5])
         )
 
 
-def test_a_target_without_timed_releases_says_so():
+def test_a_target_asked_for_what_it_lacks_says_so():
     spec = {"name": "x", "role": "mechanism"}
-    asked = Dispatcher(Target(release=lambda _, n: np.ones(n), ours=True), spec)
-    question = {"n": 1, "d": 1, "call": 0, "seconds": 1e9, "release": "AAAAAAAAAAA=", "timed": True}
-    with pytest.raises(UsageError, match="mechanism x: has no timed releases"):
-        asked.answer(question)
-    assert asked.answer({**question, "timed": False}).tolist() == [[1.0]]
+    worker = Dispatcher(Callee(release=lambda _, n: np.ones(n), ours=True), spec)
+    question = {"n": 1, "d": 1, "call": 0, "seconds": 1e9, "release": "AAAAAAAAAAA="}
+    with pytest.raises(UsageError, match="of another kind"):
+        worker.answer({**question, "calls": 1})
+    assert worker.answer(question).tolist() == [[1.0]]

@@ -11,8 +11,9 @@ import pytest
 from support.draws import draw
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
+from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
-from dpaudit.targets.endpoints.targets import named_function
+from dpaudit.targets.endpoints.callees import named_function
 
 
 @pytest.mark.slow
@@ -55,9 +56,9 @@ def test_printing_and_reading_standard_input_do_no_harm(module):
             return np.zeros((n, d))
         """
     )
-    with open_sampler("python:foreign:f", seed="1") as sampler:
+    with open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler:
         for _ in range(2):
-            assert (sampler.draw(2, 2, timeout=20) == 0).all()
+            assert (sampler.ask(Request(2, 2), timeout=20).values == 0).all()
 
 
 @pytest.mark.slow
@@ -80,10 +81,10 @@ def test_an_exception_says_where(body, where, module):
     """The innermost line of the sampler's own, without folders and control characters."""
     module(body)
     with (
-        open_sampler("python:foreign:f", seed="1") as sampler,
+        open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler,
         pytest.raises(SamplerCrashError, match=re.escape(f"{where} n=3, d=2)")) as caught,
     ):
-        sampler.draw(3, 2, timeout=20)
+        sampler.ask(Request(3, 2), timeout=20)
     assert str(caught.value).isprintable()
 
 
@@ -98,10 +99,10 @@ def test_exceptions_that_end_programs_end_no_worker(body, ask):
 
 def test_a_dead_worker_stays_dead(module):
     module("import os\ndef f(n, d): print('the floor is lava', flush=True); os._exit(3)")
-    with open_sampler("python:foreign:f", seed="1") as sampler:
+    with open_sampler("python:foreign:f", seed="1").open(timeout=60) as sampler:
         for match in (r"exit status 3.*floor is lava.*\(call n=2, d=2\)", "stopped earlier"):
             with pytest.raises(SamplerCrashError, match=match):
-                sampler.draw(2, 2, timeout=20)
+                sampler.ask(Request(2, 2), timeout=20)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +169,8 @@ def test_leaving_the_block_leaves_nothing_even_of_its_children(module, marker, a
         """,
         f"{marker}.py",
     )
-    with open_sampler(f"python:./{marker}.py:f", seed="1") as sampler:
-        sampler.draw(1, 1, timeout=20)
+    with open_sampler(f"python:./{marker}.py:f", seed="1").open(timeout=60) as sampler:
+        sampler.ask(Request(1, 1), timeout=20)
         assert present(f"{marker}.py-child")
     assert not alive(marker)
 
@@ -178,14 +179,15 @@ def test_leaving_the_block_leaves_nothing_even_of_its_children(module, marker, a
 def test_it_outlives_the_thread_that_opened_it(module):
     module("def f(n, d): return np.ones((n, d))")
     sampler = open_sampler("python:foreign:f", seed="1")
-    thread = threading.Thread(target=sampler.__enter__)
+    opened = sampler.open(timeout=60)
+    thread = threading.Thread(target=opened.__enter__)
     thread.start()
     thread.join()
     time.sleep(0.2)  # the supervisor looks every 0.05 s
     try:
-        assert (sampler.draw(1, 1, timeout=20) == 1).all()
+        assert (sampler.ask(Request(1, 1), timeout=20).values == 1).all()
     finally:
-        sampler.__exit__(None, None, None)
+        opened.__exit__(None, None, None)
 
 
 @pytest.mark.slow

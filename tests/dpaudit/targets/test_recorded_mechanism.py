@@ -11,7 +11,7 @@ from command_line import here as dpaudit
 from support.http_server import OK, answer
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.protocols import Mechanism, RecordedMechanism
+from dpaudit.protocols import Dataset, Request, Session
 from dpaudit.targets.endpoints import http
 from dpaudit.targets.endpoints.http import HttpTarget
 from dpaudit.targets.resolve import open_mechanism
@@ -37,18 +37,20 @@ def test_each_file_is_read_in_order_and_by_its_neighbour(here):
     np.save(here / "a.npy", np.arange(8.0).reshape(4, 2))
     (here / "b.csv").write_text("x,y\n10,11\n12,13\n")
     pair = (np.array([3.0, 4.0]), np.array([3.0, 5.0]))
-    with open_mechanism("file:a.npy; b.csv", seed="1", neighbours=pair) as mechanism:
-        assert isinstance(mechanism, RecordedMechanism)
-        assert (mechanism.available, mechanism.named) == (2, True)
-        second = mechanism.release(pair[1].copy(), 1, timeout=1)
-        first = mechanism.release(pair[0].copy(), 2, timeout=1)
-        after = mechanism.release(pair[1].copy(), 1, timeout=1)
+    with open_mechanism("file:a.npy; b.csv", seed="1", neighbours=pair).open(
+        timeout=60
+    ) as mechanism:
+        assert mechanism.facts.available == 2
+        np.testing.assert_array_equal(mechanism.facts.neighbours, pair)
+        second = mechanism.ask(Request(1, input=pair[1].copy()), timeout=1).values
+        first = mechanism.ask(Request(2, input=pair[0].copy()), timeout=1).values
+        after = mechanism.ask(Request(1, input=pair[1].copy()), timeout=1).values
         np.testing.assert_array_equal(first, [[0, 1], [2, 3]])
         np.testing.assert_array_equal([*second, *after], [[10, 11], [12, 13]])
         with pytest.raises(UsageError, match=r"value=\[3.0, 6.0\]"):
-            mechanism.release(np.array([3.0, 6.0]), 1, timeout=1)
+            mechanism.ask(Request(1, input=np.array([3.0, 6.0])), timeout=1)
         with pytest.raises(SamplerOutputError, match="has 0 of its 2 rows left"):
-            mechanism.release(pair[1], 1, timeout=1)
+            mechanism.ask(Request(1, input=pair[1]), timeout=1)
 
 
 def test_rows_of_different_lengths_are_refused(here):
@@ -133,9 +135,11 @@ def test_an_audit_of_an_endpoint(serve, scale, code):
 def test_the_length_of_an_answer_tells_that_of_a_release(serve):
     server = serve(lambda send, n, value, _: send(answer(np.tile(value, n).tobytes())) or True)
     value = np.array([0.1, 2.0**-1074, -1e308])
-    with open_mechanism(f"http://{server.host}/", seed="1") as mechanism:
-        assert isinstance(mechanism, Mechanism)
-        np.testing.assert_array_equal(mechanism.release(value, 4, timeout=20), [value] * 4)
+    with open_mechanism(f"http://{server.host}/", seed="1").open(timeout=60) as mechanism:
+        assert isinstance(mechanism, Session)
+        np.testing.assert_array_equal(
+            mechanism.ask(Request(4, input=value), timeout=20).values, [value] * 4
+        )
 
 
 def test_answers_that_are_no_releases(serve):
@@ -159,10 +163,10 @@ def test_answers_that_are_no_releases(serve):
         (endless, "gave more than 2147483648 bytes"),
     ):
         with (
-            open_mechanism(f"http://{serve(behave).host}/", seed="1") as mechanism,
+            open_mechanism(f"http://{serve(behave).host}/", seed="1").open(timeout=60) as mechanism,
             pytest.raises(SamplerOutputError, match=match),
         ):
-            mechanism.release(ZERO, 2, timeout=20)
+            mechanism.ask(Request(2, input=ZERO), timeout=20)
 
 
 # ---------------------------------------------------------------- of data sets
@@ -173,8 +177,8 @@ def says(text, head=OK):
 
 
 def released(server, dataset, n=2, timeout=20.0):
-    with HttpTarget(f"//{server.host}/release", role="mechanism") as mechanism:
-        return mechanism.release_any(dataset, n, timeout=timeout)
+    with HttpTarget(f"//{server.host}/release", role="mechanism").open(timeout=60) as mechanism:
+        return mechanism.ask(Request(n, input=Dataset(dataset)), timeout=timeout).values
 
 
 def test_the_data_set_is_posted_and_releases_are_any_json(serve):

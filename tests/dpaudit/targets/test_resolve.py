@@ -12,9 +12,9 @@ from support.draws import draw
 
 from dpaudit import registry
 from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.protocols import ClosedSampler
+from dpaudit.protocols import Request, Target
 from dpaudit.targets import open_sampler
-from dpaudit.targets.hints import meant, offers
+from dpaudit.targets.hints import offers, suggested_target
 from dpaudit.targets.resolve import open_mechanism
 
 
@@ -59,12 +59,22 @@ def test_a_plug_in_kind_is_called_with_its_target_and_options(monkeypatch):
         def __init__(self, target, *, seed, dtype, text_mode):
             self.given = (target, seed, dtype, text_mode)
 
+        def open(self, *, timeout): ...
+
+    class Old:
+        def __init__(self, target, **options): ...
+
+        def draw(self, n, d, *, timeout): ...
+
     monkeypatch.setattr(
         registry, "plugins", lambda kind: {"mine": None} if kind == "samplers" else {}
     )
     monkeypatch.setattr(registry, "load", lambda kind, name: Mine)
     sampler = open_sampler("mine:a:b c", seed="7", dtype="f32", text_mode=True)
     assert sampler.given == ("a:b c", "7", "f32", True)
+    monkeypatch.setattr(registry, "load", lambda kind, name: Old)
+    with pytest.raises(UsageError, match=r"sampler=mine: .*Old.* only draw.* ask\(request"):
+        open_sampler("mine:x", seed="7")
 
 
 def test_importing_the_samplers_is_light():
@@ -78,25 +88,28 @@ def test_importing_the_samplers_is_light():
 def test_drawing_outside_the_with_block_is_refused(text, here):
     (here / "m.py").write_text("")
     sampler = open_sampler(text, seed="1")
-    assert isinstance(sampler, ClosedSampler)
+    assert isinstance(sampler, Target)
     with pytest.raises(UsageError, match="not open"):
-        sampler.draw(1, 1, timeout=1)
-    with sampler:
+        sampler.ask(Request(1, 1), timeout=1)
+    with sampler.open(timeout=60):
         pass
     with pytest.raises(UsageError, match="not open"):
-        sampler.draw(1, 1, timeout=1)
+        sampler.ask(Request(1, 1), timeout=1)
     if text != "gaussian":
         text = "command:true {value} {n}"
     with pytest.raises(UsageError, match="not open"):
-        open_mechanism(text, seed="1").release(np.ones(1), 1, timeout=5)
+        open_mechanism(text, seed="1").ask(Request(1, input=np.ones(1)), timeout=5)
 
 
 @pytest.mark.parametrize(
     ("n", "d", "timeout"), [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, float("nan"))]
 )
 def test_impossible_requests_are_refused(n, d, timeout, here):
-    with open_sampler("command:true", seed="1") as sampler, pytest.raises(UsageError):
-        sampler.draw(n, d, timeout=timeout)
+    with (
+        open_sampler("command:true", seed="1").open(timeout=60) as sampler,
+        pytest.raises(UsageError),
+    ):
+        sampler.ask(Request(n, d), timeout=timeout)
 
 
 # ---------------------------------------------------------------- hints
@@ -160,21 +173,21 @@ def test_what_was_meant(text, sampler, mechanism, vendor):
     "text", ["gausian", "gausian:sigma=1", "no_module:f", "a b", "", ":", "\x1b"]
 )
 def test_no_guess_is_better_than_a_bad_one(text, here):
-    assert meant(text, releases=False) == meant(text, releases=True) == ""
+    assert suggested_target(text, releases=False) == suggested_target(text, releases=True) == ""
 
 
 @pytest.mark.slow
 def test_functions_of_cpp_are_listed_by_the_names_that_open_them(here, cc):
     code = "double _Z5noised(double x) { return x; }\nint _own(void) { return 1; }"
     shutil.copy(cc(code), here / "vendor.so")
-    assert meant("vendor.so", releases=False).endswith("? it has _Z5noised")
+    assert suggested_target("vendor.so", releases=False).endswith("? it has _Z5noised")
     text = "library:./vendor.so:_Z5noised"
     assert draw(text, 1, 1, call="f(2) -> double") == 2
 
 
 def test_control_characters_of_a_path_reach_no_terminal(here):
     (here / "a\x1b[31m.py").write_text("def f\x1b(): ...\n")
-    said = meant("./a\x1b[31m.py", releases=False)
+    said = suggested_target("./a\x1b[31m.py", releases=False)
     assert said.isprintable()
     assert said.endswith("it has f")
 
@@ -185,12 +198,12 @@ def test_a_target_without_its_function_says_which_there_are(vendor):
         open_sampler("library:./vendor.so", seed="1")
     with pytest.raises(UsageError, match=r"needs a function; .*; it has noise, other$"):
         open_sampler("python:./mine.py", seed="1")
-    for opened in (
-        open_sampler("library:./vendor.so:gaus", seed="1"),
-        open_mechanism("library:./vendor.so:gaus", seed="1"),
+    for opened, request in (
+        (open_sampler("library:./vendor.so:gaus", seed="1"), Request(1)),
+        (open_mechanism("library:./vendor.so:gaus", seed="1"), Request(1, input=np.ones(1))),
     ):
-        with opened as target, pytest.raises(UsageError, match="symbol=gaus"):
-            target.start(timeout=20)
+        with opened.open(timeout=20) as session, pytest.raises(UsageError, match="symbol=gaus"):
+            session.ask(request, timeout=20)
 
 
 def test_what_cannot_be_listed_is_left_out(vendor, monkeypatch):
@@ -199,4 +212,7 @@ def test_what_cannot_be_listed_is_left_out(vendor, monkeypatch):
     (vendor / "many.py").write_text("".join(f"def f{i}(): ...\n" for i in range(20)))
     assert offers("many.py").endswith("f11 and 8 more")
     monkeypatch.setenv("PATH", str(vendor))  # no nm
-    assert meant("./vendor.so", releases=False) == "did you mean 'library:./vendor.so:SYMBOL'?"
+    assert (
+        suggested_target("./vendor.so", releases=False)
+        == "did you mean 'library:./vendor.so:SYMBOL'?"
+    )

@@ -10,10 +10,10 @@ import pytest
 
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
-from dpaudit.protocols import Mechanism, TimedMechanism
+from dpaudit.protocols import Request, Target
 from dpaudit.randomness import KeyedStream
 from dpaudit.targets import open_sampler
-from dpaudit.targets.endpoints.targets import open_target
+from dpaudit.targets.endpoints.callees import open_callee
 from dpaudit.targets.endpoints.worker_main import Dispatcher
 from dpaudit.targets.resolve import open_mechanism
 
@@ -25,12 +25,12 @@ secure = pytest.importorskip("dpaudit.noise.secure_gaussian")
 @pytest.mark.slow
 def test_calls_draw_from_children_of_the_seed():
     """One worker: two calls, then three in one message, then a fork, which is two."""
-    with open_sampler("gaussian:sigma=2", seed="7") as sampler:
-        assert sampler.dim is None
-        blocks = [sampler.draw(n, 3, timeout=60) for n in (4, 5)]
-        many, _ = sampler.draw_calls(3, 2, 3, timeout=60)
-        pair = sampler.draw_forked(10, 3, timeout=60)
-        blocks += [*np.split(many, 3), sampler.draw(6, 3, timeout=60)]
+    with open_sampler("gaussian:sigma=2", seed="7").open(timeout=60) as sampler:
+        assert sampler.facts.dim is None
+        blocks = [sampler.ask(Request(n, 3), timeout=60).values for n in (4, 5)]
+        many = sampler.ask(Request(2, 3, calls=3), timeout=60).values
+        pair = sampler.ask(Request(10, 3, forked=True), timeout=60).values
+        blocks += [*np.split(many, 3), sampler.ask(Request(6, 3), timeout=60).values]
     assert pair is None or (pair[0] != pair[1]).all()
     source = gaussian.Gaussian(sigma=2)
     for call, block in zip((0, 1, 2, 3, 4, 7), blocks, strict=True):
@@ -43,15 +43,17 @@ def test_calls_draw_from_children_of_the_seed():
 
 @pytest.mark.slow
 def test_a_source_says_its_own_claim_and_none_behind_a_mitigation():
-    with open_sampler("gaussian:sigma=2", seed="7") as sampler:
-        assert sampler.claim == "gaussian:sigma=2.0"
-    with open_sampler("gaussian", seed="7", mitigation="smoothing:tau=0.05") as sampler:
-        assert sampler.claim is None
+    with open_sampler("gaussian:sigma=2", seed="7").open(timeout=60) as sampler:
+        assert sampler.facts.claim == "gaussian:sigma=2.0"
+    with open_sampler("gaussian", seed="7", mitigation="smoothing:tau=0.05").open(
+        timeout=60
+    ) as sampler:
+        assert sampler.facts.claim is None
 
 
 def opened(text, mitigation=None):
     """What the worker calls, in this process."""
-    return open_target(open_sampler(text, seed="7", mitigation=mitigation)._spec)
+    return open_callee(open_sampler(text, seed="7", mitigation=mitigation)._spec)
 
 
 def test_a_mitigation_releases_zeros():
@@ -88,12 +90,12 @@ class Here:
 
     def __init__(self, text, mitigation=None):
         spec = {"name": text, **open_mechanism(text, seed="7", mitigation=mitigation)._spec}
-        self.worker = Dispatcher(open_target(spec), spec)
+        self.worker = Dispatcher(open_callee(spec), spec)
 
     def release(self, value, n, *, timed=False):
-        told = base64.b64encode(value.tobytes()).decode()
-        asked = {"n": n, "d": len(value), "call": 0, "seconds": 1e9}
-        return self.worker.answer({**asked, "release": told, "timed": timed})
+        question = {"release": base64.b64encode(value.tobytes()).decode()}
+        question |= {"n": 1, "calls": n} if timed else {"n": n}
+        return self.worker.answer({**question, "d": 1, "call": 0, "seconds": 1e9})
 
 
 def test_calls_release_from_children_of_the_seed():
@@ -134,8 +136,8 @@ def test_nothing_is_imported_on_the_auditors_side(monkeypatch):
     mechanism = open_mechanism("snapping:epsilon=2", seed="1")
     assert "dpaudit.noise.snapping" not in sys.modules
     assert mechanism.name == "snapping:epsilon=2"
-    assert isinstance(mechanism, Mechanism)
-    assert isinstance(mechanism, TimedMechanism)
+    assert isinstance(mechanism, Target)
+    assert "releases in calls" in mechanism.facts.accepts
 
 
 @pytest.mark.parametrize(
@@ -159,10 +161,10 @@ def test_what_the_source_refuses_is_said_in_its_words(text, kind, match):
 def test_a_source_of_one_dimension_refuses_another(tmp_path, make_key):
     path = tmp_path / "key.json"
     make_key(dim=8).save(path)
-    with open_mechanism(f"pancake:key={path}", seed="1") as mechanism:
-        assert mechanism.release(np.zeros(8), 2, timeout=60).shape == (2, 8)
+    with open_mechanism(f"pancake:key={path}", seed="1").open(timeout=60) as mechanism:
+        assert mechanism.ask(Request(2, input=np.zeros(8)), timeout=60).values.shape == (2, 8)
         with pytest.raises(UsageError, match=r"value of 3 numbers: source pancake.*dim=8"):
-            mechanism.release(VALUE, 2, timeout=60)
+            mechanism.ask(Request(2, input=VALUE), timeout=60)
 
 
 def test_names_that_do_not_fit_are_refused(monkeypatch):

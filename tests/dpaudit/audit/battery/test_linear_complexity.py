@@ -360,7 +360,9 @@ def test_what_is_kept_is_bounded():
 def test_an_audit_says_how_much_is_predicted():
     rng = np.random.RandomState(3)
     options = {"seed": "1", "samples": 150_000, "tests": ("linear-complexity", "moments")}
-    with CallableTarget(lambda n, d: rng.laplace(0, 1, (n, d)), name="legacy") as sampler:
+    with CallableTarget(lambda n, d: rng.laplace(0, 1, (n, d)), name="legacy").open(
+        timeout=60
+    ) as sampler:
         options = AuditOptions(alpha=1e-6, **options)
         found = run_audit(sampler, claim=Claim.parse("laplace:scale=1"), options=options)
     (only,) = (t for t in found.tests if t.finding)

@@ -287,7 +287,7 @@ def test_an_audit_names_generator_and_seed():
 
     def audited(generator):
         draw = CallableTarget(lambda n, d: generator.standard_normal((n, d)), name="f", call=None)
-        with draw as opened:
+        with draw.open(timeout=60) as opened:
             return run_audit(opened, claim=Claim.parse("gaussian:sigma=1"), options=options)
 
     found = audited(np.random.default_rng(42))

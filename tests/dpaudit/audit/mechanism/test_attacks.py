@@ -27,6 +27,7 @@ from dpaudit.errors import (
     UnknownNameError,
     UsageError,
 )
+from dpaudit.protocols import Facts, Reply
 
 ZERO_ONE = (np.array([0.0]), np.array([1.0]))
 RIGHT = 1 / (1 + math.exp(-1))  # randomized response with ε = 1
@@ -37,11 +38,13 @@ class Clocked(InProcess):
 
     def __init__(self, function, clock):
         super().__init__(function)
+        self.facts = Facts({"releases", "releases in calls"})
         self.clock = clock
 
-    def release_timed(self, value, n, *, timeout):
-        releases = self.release(value, n, timeout=timeout)
-        return releases, np.asarray(self.clock(value, releases), dtype=np.float64)
+    def ask(self, request, *, timeout):
+        releases = super().ask(request, timeout=timeout).values
+        seconds = np.asarray(self.clock(request.input, releases), dtype=np.float64)
+        return Reply(releases, seconds)
 
 
 class Learner:

@@ -16,6 +16,7 @@ from dpaudit.audit.mechanism.neighbour_search import promise
 from dpaudit.audit.mechanism.question import Question, question_of, with_pair_in
 from dpaudit.audit.options import DataOptions
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.protocols import Dataset, Request
 from dpaudit.targets.endpoints.worker import PythonTarget
 from tests.command_line import here
 
@@ -301,14 +302,14 @@ def test_a_process_that_died_or_was_stopped_is_started_again(folder):
         "    if 'waits' in data: time.sleep(60)\n"
         "    return len(data)\n"
     )
-    with PythonTarget.on_datasets(f"{folder}/hard.py:length") as mechanism:
-        assert mechanism.release_any([1], 2, timeout=60) == [1, 1]
+    with PythonTarget.on_datasets(f"{folder}/hard.py:length").open(timeout=60) as mechanism:
+        assert mechanism.ask(Request(2, input=Dataset([1])), timeout=60).values == [1, 1]
         with pytest.raises(SamplerCrashError):
-            mechanism.release_any(["dies"], 2, timeout=60)
-        assert mechanism.release_any([], 2, timeout=60) == [0, 0]
+            mechanism.ask(Request(2, input=Dataset(["dies"])), timeout=60)
+        assert mechanism.ask(Request(2, input=Dataset([])), timeout=60).values == [0, 0]
         with pytest.raises(SamplerTimeoutError):
-            mechanism.release_any(["waits"], 2, timeout=0.2)
-        assert mechanism.release_any([1, 2], 2, timeout=60) == [2, 2]
+            mechanism.ask(Request(2, input=Dataset(["waits"])), timeout=0.2)
+        assert mechanism.ask(Request(2, input=Dataset([1, 2])), timeout=60).values == [2, 2]
 
 
 def test_records_that_never_differ_are_a_usage_error():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,18 @@ from dpaudit.targets.endpoints.symbols import Symbol
 from dpaudit.targets.functions import Adversary, ReleasesBy, noise_by, sessions, transcripts
 from dpaudit.targets.plain import dataset_copy, releases_of
 
-__all__ = ["Target", "datasets_target", "function_target", "named_function", "open_target"]
+__all__ = ["Callee", "datasets_callee", "function_callee", "named_function", "open_callee"]
 
 Array = npt.NDArray[np.float64]
 
 
+def _lacking(*_: Any) -> NoReturn:
+    raise UsageError("question: it is of another kind; ask for what the target accepts")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What can be asked of it: each is None where it has no answer.
+class Callee:
+    """What a worker can call; the auditor asks for nothing that it lacks.
 
     ``noise(n, d, call, value)`` is n·d numbers, and with ``takes_value`` ``value`` + noise;
     ``release(value, n)`` is ``n`` releases of ``value`` (m,), and ``once(value)`` a call that makes
@@ -40,10 +44,10 @@ class Target:
     ``ours`` says that its errors are dpaudit's own.
     """
 
-    noise: Callable[[int, int, int, float], Any] | None = None
-    release: Callable[[Array, int], Any] | None = None
-    once: Callable[[Array], Callable[[], Any]] | None = None
-    release_any: Callable[[Any, int], Array | list[Any]] | None = None
+    noise: Callable[[int, int, int, float], Any] = _lacking
+    release: Callable[[Array, int], Any] = _lacking
+    once: Callable[[Array], Callable[[], Any]] = _lacking
+    release_any: Callable[[Any, int], Array | list[Any]] = _lacking
     takes_value: bool = False
     dim: int | None = None
     claim: str | None = None
@@ -52,7 +56,7 @@ class Target:
     called: str = ""
 
 
-def open_target(spec: Mapping[str, Any]) -> Target:
+def open_callee(spec: Mapping[str, Any]) -> Callee:
     """Import or load what the specification names, for its ``role``.
 
     Raises:
@@ -111,20 +115,19 @@ def named_function(place: str, member: str) -> Callable[..., Any]:
         raise UsageError(
             f"function={member}: in {place} it is {kind}, not callable; name a function"
         )
-    found: Callable[..., Any] = function
-    return found
+    return function  # type: ignore[no-any-return]
 
 
-def _python(spec: Mapping[str, Any]) -> Target:
+def _python(spec: Mapping[str, Any]) -> Callee:
     function, name, call = named_function(spec["place"], spec["member"]), spec["name"], spec["call"]
     calls = spec.get("calls", 1)
     if "features" not in spec:
-        return function_target(function, name=name, call=call, role=spec["role"], calls=calls)
+        return function_callee(function, name=name, call=call, role=spec["role"], calls=calls)
     features, adversary = (
         None if place is None else named_function(*place.rsplit(":", 1))
         for place in (spec["features"], spec["adversary"])
     )
-    return datasets_target(
+    return datasets_callee(
         function,
         name=name,
         call=call,
@@ -135,14 +138,14 @@ def _python(spec: Mapping[str, Any]) -> Target:
     )
 
 
-def function_target(
+def function_callee(
     function: Callable[..., Any],
     *,
     name: str,
     call: str | None = None,
     role: str,
     calls: int = 1,
-) -> Target:
+) -> Callee:
     """A Python function as noise or, of ``role`` mechanism, as releases of a query result.
 
     ``call`` says how to call it, e.g. ``f(value)``; otherwise its parameters do. With ``calls``
@@ -156,16 +159,16 @@ def function_target(
     how = python_call(function, call, name=name, releases=role == "mechanism")
     if role == "mechanism":
         by = ReleasesBy(how, function)
-        return Target(release=by, once=by.once, ours=True, called=str(how))
+        return Callee(release=by, once=by.once, ours=True, called=str(how))
     noise = noise_by(how, function, name=name)
-    return Target(
+    return Callee(
         noise=lambda n, d, _, value: noise(n, d, value),
         takes_value=how.any_value,
         called=str(how),
     )
 
 
-def datasets_target(
+def datasets_callee(
     function: Callable[..., Any],
     *,
     name: str,
@@ -174,7 +177,7 @@ def datasets_target(
     calls: int = 1,
     sessions: int = 1,
     adversary: Adversary | None = None,
-) -> Target:
+) -> Callee:
     """A Python function of a data set, with any release, plain and in the order made.
 
     The function gets a copy of the data set in each call, which it may sort or append to; records
@@ -183,7 +186,7 @@ def datasets_target(
     (:func:`~dpaudit.targets.functions.transcripts`).
 
     Raises:
-        UsageError: as :func:`function_target`.
+        UsageError: as :func:`function_callee`.
     """
     if calls * sessions > 1 or adversary is not None:
         function = transcripts(
@@ -193,23 +196,23 @@ def datasets_target(
     releases = ReleasesBy(how, function, copied=dataset_copy)
 
     def release_any(dataset: Any, n: int) -> Array | list[Any]:
-        given = releases(dataset, n)
+        released = releases(dataset, n)
         if features is not None:
-            given = [features(release) for release in given]
-        return releases_of(given, n, who=f"mechanism {name}")
+            released = [features(release) for release in released]
+        return releases_of(released, n, who=f"mechanism {name}")
 
-    return Target(release_any=release_any, ours=True, called=str(how))
+    return Callee(release_any=release_any, ours=True, called=str(how))
 
 
-def _library(spec: Mapping[str, Any]) -> Target:
+def _library(spec: Mapping[str, Any]) -> Callee:
     releases = spec["role"] == "mechanism"
     symbol = Symbol(spec, releases=releases)
     if releases:
-        return Target(release=symbol.release, once=symbol.once, ours=True)
-    return Target(noise=lambda n, d, _, value: symbol.draw(n, d, value), ours=True)
+        return Callee(release=symbol.release, once=symbol.once, ours=True)
+    return Callee(noise=lambda n, d, _, value: symbol.draw(n, d, value), ours=True)
 
 
-def _source(spec: Mapping[str, Any]) -> Target:
+def _source(spec: Mapping[str, Any]) -> Callee:
     from dpaudit import registry
     from dpaudit.numeric.arrays import to_numpy
     from dpaudit.randomness import KeyedStream  # imports cryptography; other workers do not need it
@@ -242,10 +245,10 @@ def _source(spec: Mapping[str, Any]) -> Target:
         return release
 
     if spec["role"] == "mechanism":
-        return Target(
+        return Callee(
             release=lambda value, n: made(value, n)(), once=lambda value: made(value, 1), ours=True
         )
     instead = getattr(source, "instead", None)
     stated = defence is None and instead is None
     claim = getattr(source, "claim", None) if stated else None
-    return Target(noise=noise, dim=dim, claim=claim, instead=instead, ours=True)
+    return Callee(noise=noise, dim=dim, claim=claim, instead=instead, ours=True)
