@@ -204,9 +204,9 @@ class OptimizerResult(Described):
             sentence = f"{sentence.rstrip('.')}; cannot_rule_out lists what this cannot exclude."
         lines = [
             sentence,
-            f"  noise: {_said(self.noise)}",
-            f"  clipping: {_said(self.clipping)}",
-            f"  step: {_said(self.step)}",
+            f"  noise: {_sentence_of(self.noise)}",
+            f"  clipping: {_sentence_of(self.clipping)}",
+            f"  step: {_sentence_of(self.step)}",
             f"  {self.note}",
         ]
         text = "\n".join(_WRAP.fill(line) for line in lines)
@@ -216,12 +216,12 @@ class OptimizerResult(Described):
 
 def describe(result: OptimizerResult) -> Report:
     """The report of an audit of one step of an optimizer: its three parts."""
-    parts = {name: (part.verdict, _said(part)) for name, part in result._parts.items()}
+    parts = {name: (part.verdict, _sentence_of(part)) for name, part in result._parts.items()}
     table = Table(
         columns=(
             Column("Part", tuple(parts)),
             Column("Verdict", tuple(verdict for verdict, _ in parts.values())),
-            Column("In words", tuple(words for _, words in parts.values())),
+            Column("In words", tuple(text for _, text in parts.values())),
         ),
         caption="The parts of the audit",
         marked=tuple(verdict == "finding" for verdict, _ in parts.values()),
@@ -241,10 +241,10 @@ def describe(result: OptimizerResult) -> Report:
                 name=name,
                 outcome=outcomes[verdict],  # type: ignore[arg-type]
                 group="parts",
-                effect=words,
+                effect=text,
                 reproduce=again if verdict == "finding" else "",
             )
-            for name, (verdict, words) in parts.items()
+            for name, (verdict, text) in parts.items()
         ),
         sections=(Section(title="What was found", blocks=(table,)),),
         blind_spots=result.cannot_rule_out,
@@ -347,7 +347,7 @@ def audit_optimizer(
         "time_limit": asked.time_limit,
     }
     with dry_run(private, seed=asked.seed) as dry:
-        sigma, bound = _claimed(dry, asked.noise_multiplier, asked.max_grad_norm)
+        sigma, bound = _claimed_noise(dry, asked.noise_multiplier, asked.max_grad_norm)
         one_step = gaussian_epsilon(delta, sigma=sigma, sensitivity=bound)
         began = time.monotonic()
         clipping = _clipping(dry, bound)
@@ -374,7 +374,7 @@ def audit_optimizer(
                 neighbours="0,1",
                 attack=None,
                 options=MechanismOptions(
-                    samples=asked.releases or _affordable(seconds, blocks.count),
+                    samples=asked.releases or _affordable_releases(seconds, blocks.count),
                     **shared,
                     real_numbers=True,
                 ),
@@ -420,19 +420,21 @@ def assert_private_step(optimizer: Any, *, alpha: float = 1e-4, **options: Any) 
     return result
 
 
-def _optimizer_of(given: Any) -> Any:
-    if not isinstance(given, tuple):
-        return given
-    found = [part for part in given if hasattr(part, "original_optimizer")]
-    if len(found) != 1:
+def _optimizer_of(candidate: Any) -> Any:
+    if not isinstance(candidate, tuple):
+        return candidate
+    optimizers = [part for part in candidate if hasattr(part, "original_optimizer")]
+    if len(optimizers) != 1:
         raise UsageError(
-            f"optimizer: a tuple with {len(found)} Opacus optimizers; give what make_private "
+            f"optimizer: a tuple with {len(optimizers)} Opacus optimizers; give what make_private "
             "returned, or the optimizer itself"
         )
-    return found[0]
+    return optimizers[0]
 
 
-def _claimed(dry: DryRun, multiplier: float | None, bound: float | None) -> tuple[float, float]:
+def _claimed_noise(
+    dry: DryRun, multiplier: float | None, bound: float | None
+) -> tuple[float, float]:
     """The σ and the clipping bound that the accountant counts on."""
     for name, value in (("noise_multiplier", multiplier), ("max_grad_norm", bound)):
         if value is not None and not (value > 0 and math.isfinite(value)):
@@ -456,12 +458,12 @@ def _coordinates(sizes: Iterable[int]) -> Array:
     )
 
 
-def _noise(dry: DryRun, kept: Array) -> Callable[[int, int], Array]:
+def _noise(dry: DryRun, coordinates: Array) -> Callable[[int, int], Array]:
     def noise(n: int, d: int) -> Array:
         rows = np.empty((n, d))
         for row in rows:
             step = dry.step(dry.zeros(1))
-            row[:] = step.released[kept].double().cpu().numpy()
+            row[:] = step.released[coordinates].double().cpu().numpy()
             row *= step.scale
         return rows
 
@@ -529,7 +531,7 @@ class _Blocks:
         return np.asarray((grid.sum(0) * self._unit).double().cpu())
 
 
-def _affordable(seconds: float, blocks: int) -> int:
+def _affordable_releases(seconds: float, blocks: int) -> int:
     """Releases at each of two neighbours, if a step takes ``seconds``, or twice that."""
     steps = _RELEASE_SECONDS / seconds / 4
     return max(MINIMUM_SAMPLES, min(_RELEASES, int(steps * blocks)))
@@ -547,8 +549,8 @@ def _step(dry: DryRun, bound: float, blocks: _Blocks) -> Callable[[float, int], 
     def step(value: float, n: int) -> Array:
         released = np.empty((-(-n // blocks.count), blocks.count))
         for row in released:
-            taken = dry.step(batches[int(value)])
-            row[:] = blocks.along(taken.released) * taken.scale - constant
+            outcome = dry.step(batches[int(value)])
+            row[:] = blocks.along(outcome.released) * outcome.scale - constant
         return released.reshape(-1)[:n]
 
     return step
@@ -576,12 +578,12 @@ def _named(result: R, again: str) -> R:
     return dataclasses.replace(result, tests=tests)
 
 
-def _said(part: AuditResult | ClippingResult | MechanismResult) -> str:
+def _sentence_of(part: AuditResult | ClippingResult | MechanismResult) -> str:
     """A part's verdict in one sentence."""
     if isinstance(part, ClippingResult):
         return part.sentence
-    words, cut, _ = str(part).splitlines()[0].partition("; what this cannot exclude")
-    found = next((t for t in part.tests if t.finding), None)
-    if isinstance(part, AuditResult) and found is not None:
-        return f"{words} By {found.name}: {found.effect}."
-    return f"{words}." if cut else words
+    headline, cut, _ = str(part).splitlines()[0].partition("; what this cannot exclude")
+    first = next((t for t in part.tests if t.finding), None)
+    if isinstance(part, AuditResult) and first is not None:
+        return f"{headline} By {first.name}: {first.effect}."
+    return f"{headline}." if cut else headline

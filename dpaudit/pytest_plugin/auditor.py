@@ -106,12 +106,14 @@ class Auditor:
         audited = self._noise(sampler, claim, in_process, options, control=True)
         if audited.result.verdict == "inconclusive":
             raise audited.failure()
-        found = {t.name for t in audited.result.tests if t.finding}
-        missing = [name for name in ([by] if isinstance(by, str) else by) if name not in found]
-        if not found or missing:
+        findings = {t.name for t in audited.result.tests if t.finding}
+        missing = [name for name in ([by] if isinstance(by, str) else by) if name not in findings]
+        if not findings or missing:
             result, again, page = audited
-            wanted = " and ".join(missing)
-            raise AssertionError(nothing_found(result, wanted=wanted, again=again, page=page))
+            missing_tests = " and ".join(missing)
+            raise AssertionError(
+                missed_control(result, missing=missing_tests, again=again, page=page)
+            )
         return audited.result
 
     def assert_private(
@@ -196,7 +198,7 @@ class Auditor:
 
     def _audit(
         self,
-        given: Named,
+        audited: Named,
         in_process: bool | None,
         options_of: Callable[[], Asked],
         run: Callable[[Subject, Asked], R],
@@ -211,7 +213,7 @@ class Auditor:
         self._made += 1
         page = None
         try:
-            options, what = options_of(), subject(given, in_process=in_process)
+            options, what = options_of(), subject(audited, in_process=in_process)
             if what.target is None:
                 again = shlex.join(["pytest", self._node])
                 result = reproducible(run(what, options), what, again=again)
@@ -277,24 +279,24 @@ class _Audited(NamedTuple, Generic[R]):
 def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | None) -> str:
     """The message for a finding or an inconclusive audit, with the command and the report."""
     report = safe(describe(result))
-    found = report.findings
+    contradictions = report.findings
     lines = [_verdict(report, page), f"  audited: {_target(report)}"]
     lines += _pair(result)
-    lines += [f"  {finding_text(c)}" for c in found[:_MOST]]
-    if len(found) > _MOST:
-        lines.append(f"  and {len(found) - _MOST} more findings")
+    lines += [f"  {finding_text(c)}" for c in contradictions[:_MOST]]
+    if len(contradictions) > _MOST:
+        lines.append(f"  and {len(contradictions) - _MOST} more findings")
     lines.append(f"To see it again: {printable(again, limit=_LONGEST)}")
-    lines += [f"What it means: dpaudit explain {c.topic}" for c in found[:1]]
-    return "\n".join([*lines, _kept(page)])
+    lines += [f"What it means: dpaudit explain {c.topic}" for c in contradictions[:1]]
+    return "\n".join([*lines, _report_line(page)])
 
 
-def nothing_found(
-    result: AuditResult | MechanismResult, *, wanted: str, again: str, page: Path | None
+def missed_control(
+    result: AuditResult | MechanismResult, *, missing: str, again: str, page: Path | None
 ) -> str:
     """The message for a known-bad control that was not caught."""
     report = safe(describe(result))
     tests = [c for c in report.checks if c.group == "tests" and not c.facts.get("advisory")]
-    by = f" by {printable(wanted, limit=200)}" if wanted else ""
+    by = f" by {printable(missing, limit=200)}" if missing else ""
     lines = [
         f"A known-bad control was not caught{by}. {_verdict(report, page)}",
         f"  audited: {_target(report)}",
@@ -302,7 +304,7 @@ def nothing_found(
         "Raise samples=, or check that the control still has the flaw.",
         f"To see it again: {printable(again, limit=_LONGEST)}",
     ]
-    return "\n".join([*lines, _kept(page)])
+    return "\n".join([*lines, _report_line(page)])
 
 
 def _verdict(report: Report, page: Path | None) -> str:
@@ -327,5 +329,5 @@ def _pair(result: AuditResult | MechanismResult) -> list[str]:
     return lines
 
 
-def _kept(page: Path | None) -> str:
+def _report_line(page: Path | None) -> str:
     return f"Report: {page or 'none was kept; --dpaudit-out DIR keeps one'}"

@@ -155,19 +155,19 @@ class Renyi(_Parameter):
             )
 
     @classmethod
-    def of(cls, given: str | tuple[float, float]) -> Self:
+    def of(cls, text: str | tuple[float, float]) -> Self:
         """The claim from ``'ORDER,EPSILON'`` or a pair.
 
         Raises:
             UsageError: it is neither; otherwise as for the class.
         """
-        parts = given.split(",") if isinstance(given, str) else tuple(given)
+        parts = text.split(",") if isinstance(text, str) else tuple(text)
         try:
             order, divergence = map(float, parts)
         except (TypeError, ValueError):
-            shown = one_line(str(given), limit=60)
+            excerpt = one_line(str(text), limit=60)
             raise UsageError(
-                f"claim-renyi={shown}: write ORDER,EPSILON, two numbers, e.g. {cls.EXAMPLE}"
+                f"claim-renyi={excerpt}: write ORDER,EPSILON, two numbers, e.g. {cls.EXAMPLE}"
             ) from None
         return cls(order, divergence)
 
@@ -299,8 +299,8 @@ class Steps:
         """ε and words for a noise multiplier that is refuted; 0 and nothing for None."""
         if sigma is None:
             return 0.0, ""
-        says = f"a noise multiplier below {sigma:.3g} (claimed: {self.dpsgd.sigma:.4g})"
-        return self.dpsgd.with_sigma(sigma).epsilon(self.delta), says
+        text = f"a noise multiplier below {sigma:.3g} (claimed: {self.dpsgd.sigma:.4g})"
+        return self.dpsgd.with_sigma(sigma).epsilon(self.delta), text
 
     def noise_left(self, refuted: Callable[[Profile], bool]) -> float | None:
         """The least noise multiplier whose curve is ``refuted``, within 2 % from above.

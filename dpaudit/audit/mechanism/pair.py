@@ -12,13 +12,13 @@ import numpy as np
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.mechanism.attacks import (
     NamedAttack,
-    guessed,
+    count_right_guesses,
     origins,
-    probes,
-    reduced,
+    probe_pairs,
     support_statistic,
+    view_releases,
 )
-from dpaudit.audit.mechanism.judge import Aim, Judged, judge, learn
+from dpaudit.audit.mechanism.judge import Aim, Judgement, judge, learn
 from dpaudit.audit.mechanism.releases import (
     Array,
     EncodedReleases,
@@ -89,7 +89,7 @@ def audit_pair(
         samples=options.samples,
         limit=limit,
         rng=root.child("turns").numpy(),
-        learning=attack is None or not isinstance(attack.does, SupportAttack),
+        learning=attack is None or not isinstance(attack.implementation, SupportAttack),
         timed=_timed(attack),
         progress=progress,
     )
@@ -98,7 +98,7 @@ def audit_pair(
     pair = _Pair(mechanism, neighbours, claim, options, attack, reach, drawn, limit, root)
     unfit = _unfit(drawn)
     if unfit:
-        return pair.described(_Seen(Judged((), 0.0, 0.0, 0.0, ())), unfit=unfit)
+        return pair.described(_Seen(Judgement((), 0.0, 0.0, 0.0, ())), unfit=unfit)
     return pair.described(pair.by_events() if attack is None else pair.by_attack(attack))
 
 
@@ -106,7 +106,7 @@ def audit_pair(
 class _Seen:
     """What was counted, the least and the largest share of α of an event, and details for it."""
 
-    judged: Judged
+    judged: Judgement
     shares: tuple[float, float] = (0.0, 0.0)
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -146,9 +146,9 @@ class _Pair:
     def by_attack(self, attack: NamedAttack) -> _Seen:
         """Count the attack's events, and its right guesses."""
         claim, alpha = self.claim, self.options.alpha
-        seen = reduced(attack, self.drawn, self.neighbours, delta=claim.delta, alpha=alpha)
+        seen = view_releases(attack, self.drawn, self.neighbours, delta=claim.delta, alpha=alpha)
         judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
-        success = guessed(seen.guesses, rng=self.root.child("guesses").numpy())
+        success = count_right_guesses(seen.guesses, rng=self.root.child("guesses").numpy())
         return _Seen(judged, seen.learned.shares, {**seen.details, "success": success})
 
     def described(self, seen: _Seen, *, unfit: str = "") -> MechanismResult:
@@ -166,7 +166,7 @@ class _Pair:
             str(getattr(self.mechanism, "advice", "")),
         ]
         named = "" if self.attack is None else self.attack.text
-        learned = self.attack is None or isinstance(self.attack.does, LearningAttack)
+        learned = self.attack is None or isinstance(self.attack.implementation, LearningAttack)
         curve = "trade-off curve, Clopper-Pearson"
         least, most = seen.shares
         blind = (
@@ -210,12 +210,12 @@ class _Pair:
 
 
 def _timed(attack: NamedAttack | None) -> bool:
-    return attack is not None and bool(getattr(attack.does, "timed", False))
+    return attack is not None and bool(getattr(attack.implementation, "timed", False))
 
 
-def _unfit(drawn: Releases) -> str:
+def _unfit(releases: Releases) -> str:
     """Why these releases cannot be judged; empty if they can."""
-    rows = [x for half in (drawn.learn, drawn.count) for x in half if len(x)]
+    rows = [x for half in (releases.learn, releases.count) for x in half if len(x)]
     first = rows[0][0]
     if all((x == first).all() and (np.signbit(x) == np.signbit(first)).all() for x in rows):
         number = ", ".join(f"{x:.6g}" for x in first[:3]) + (", …" if len(first) > 3 else "")
@@ -224,7 +224,7 @@ def _unfit(drawn: Releases) -> str:
             "choose neighbours whose releases vary, and for --attack sensitivity the mechanism's "
             "own bounds"
         )
-    how = dependence(drawn.calls)
+    how = dependence(releases.calls)
     if not how:
         return ""
     return (
@@ -258,10 +258,10 @@ def run_probes(
         DpauditError: the attack failed.
     """
     started = time.monotonic()
-    alpha, pairs = options.alpha, probes(attack)
+    alpha, pairs = options.alpha, probe_pairs(attack)
     done: list[tuple[str, MechanismResult]] = []
     refused: list[tuple[str, UsageError | SamplerError]] = []
-    for i, (says, first, second) in enumerate(pairs):
+    for i, (description, first, second) in enumerate(pairs):
         left = started + options.time_limit - time.monotonic()
         try:
             result = audit_pair(
@@ -278,20 +278,30 @@ def run_probes(
                 progress=None if progress is None else _part(progress, i, len(pairs)),
             )
         except (UsageError, SamplerError) as error:
-            refused.append((says, error))
+            refused.append((description, error))
         else:
-            done.append((says, result))
+            done.append((description, result))
     if not done:
         raise refused[0][1]
-    found = (_of_probe(test, says, len(pairs)) for says, result in done for test in result.tests)
+    found = (
+        _of_probe(test, description, len(pairs))
+        for description, result in done
+        for test in result.tests
+    )
     tests = tuple(sorted(found, key=lambda t: (t.advisory, t.p_adjusted, t.name)))
-    late = [f"{says}: {result.reason}" for says, result in done if result.verdict == "inconclusive"]
-    late += [f"{says}: {error}" for says, error in refused]
+    late = [
+        f"{description}: {result.reason}"
+        for description, result in done
+        if result.verdict == "inconclusive"
+    ]
+    late += [f"{description}: {error}" for description, error in refused]
     verdict, reason = verdict_of(tests, "; ".join(late))
     own = str(getattr(mechanism, "advice", ""))
     advice = [own] if own else []
-    advice += [f"{says}: {a}" for says, result in done for a in result.advice if a != own]
-    advice += [f"{says}: not audited ({error})" for says, error in refused]
+    advice += [
+        f"{description}: {a}" for description, result in done for a in result.advice if a != own
+    ]
+    advice += [f"{description}: not audited ({error})" for description, error in refused]
     _, best = max(done, key=lambda d: d[1].epsilon.low)
     stated = [result.stated for _, result in done if result.stated is not None]
     return replace(
@@ -315,13 +325,15 @@ def run_probes(
     )
 
 
-def _of_probe(test: TestResult, says: str, pairs: int) -> TestResult:
-    return replace(test, name=f"{test.name} ({says})", p_adjusted=min(1.0, pairs * test.p_adjusted))
+def _of_probe(test: TestResult, description: str, pairs: int) -> TestResult:
+    return replace(
+        test, name=f"{test.name} ({description})", p_adjusted=min(1.0, pairs * test.p_adjusted)
+    )
 
 
 def _largest(bounds: Sequence[Interval | None], alpha: float) -> Interval | None:
-    known = [bound for bound in bounds if bound is not None]
-    best = max(known, key=lambda bound: bound.low, default=None)
+    present = [bound for bound in bounds if bound is not None]
+    best = max(present, key=lambda bound: bound.low, default=None)
     return None if best is None else at_least(best.low, alpha, best.method)
 
 
@@ -330,8 +342,8 @@ def _most(stated: Sequence[StatedClaim], alpha: float) -> StatedClaim | None:
     if not stated:
         return None
     best = max(stated, key=lambda s: (s.says != "", 0.0 if s.shown is None else s.shown.low))
-    shown = None if best.shown is None else at_least(best.shown.low, alpha, best.shown.method)
-    return replace(best, shown=shown)
+    bound = None if best.shown is None else at_least(best.shown.low, alpha, best.shown.method)
+    return replace(best, shown=bound)
 
 
 def _part(progress: Progress, i: int, of: int) -> Progress:

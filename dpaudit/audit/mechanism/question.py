@@ -26,10 +26,10 @@ from dpaudit.results.text import one_line
 __all__ = [
     "UNWRITTEN",
     "Question",
-    "any_release",
     "neighbours_text",
     "parse_neighbours",
     "question_of",
+    "question_on_queries",
     "with_pair_in",
 ]
 
@@ -106,9 +106,9 @@ def question_of(options: DataOptions) -> Question | None:
     """
     neighbours, dataset, features = options.neighbours, options.dataset, options.features
     adjacency, bounds = options.adjacency, options.bounds
-    searched: tuple[str, ...] = ()
+    search_options: tuple[str, ...] = ()
     if isinstance(dataset, (str, Path)):
-        searched = ("--dataset", str(dataset), "--neighbours", SEARCH)
+        search_options = ("--dataset", str(dataset), "--neighbours", SEARCH)
         dataset = read_dataset(Path(dataset), name="dataset")
     if isinstance(neighbours, str) and neighbours == SEARCH:
         if dataset is None:
@@ -126,18 +126,18 @@ def question_of(options: DataOptions) -> Question | None:
                 "dataset: has no records, so nothing tells what one is; begin with at least one"
             )
         limits = read_bounds(bounds) if isinstance(bounds, str) else bounds
-        if searched:
-            searched += ("--adjacency", adjacency)
-            searched += ("--bounds", bounds) if isinstance(bounds, str) else ()
+        if search_options:
+            search_options += ("--adjacency", adjacency)
+            search_options += ("--bounds", bounds) if isinstance(bounds, str) else ()
         return Question(
             dataset=dataset,
             adjacency=adjacency,
             bounds=limits,
             features=features,
-            searched=searched if bounds is None or isinstance(bounds, str) else (),
+            searched=search_options if bounds is None or isinstance(bounds, str) else (),
         )
-    for name, given in (("dataset", dataset), ("adjacency", adjacency), ("bounds", bounds)):
-        if given is not None:
+    for name, value in (("dataset", dataset), ("adjacency", adjacency), ("bounds", bounds)):
+        if value is not None:
             raise UsageError(
                 f"{name}: belongs to a search for neighbours; add --neighbours search "
                 "(neighbours='search')"
@@ -146,7 +146,7 @@ def question_of(options: DataOptions) -> Question | None:
     if pair is None:
         if features is None or neighbours is None:
             return None
-        pair = _as_called(neighbours)
+        pair = _call_arguments(neighbours)
     if json_text(pair[0]) == json_text(pair[1]):
         raise UsageError(
             "neighbours: the two data sets are equal, so nothing could tell them apart; "
@@ -156,12 +156,12 @@ def question_of(options: DataOptions) -> Question | None:
     return Question(pair=pair, features=features, named=named)
 
 
-def any_release(neighbours: tuple[Any, Any], named: str) -> Question:
+def question_on_queries(neighbours: tuple[Any, Any], named: str) -> Question:
     """The question on two query results (m,), ``named`` as text, whose releases are no numbers."""
-    return Question(pair=_as_called(neighbours), named=named, of_queries=True)
+    return Question(pair=_call_arguments(neighbours), named=named, of_queries=True)
 
 
-def _as_called(neighbours: Any) -> tuple[Any, Any]:
+def _call_arguments(neighbours: Any) -> tuple[Any, Any]:
     """Two query results as a function gets them: numbers, or arrays."""
     if isinstance(neighbours, str):
         parts = neighbours.split(";") if ";" in neighbours else neighbours.split(",")
@@ -180,7 +180,7 @@ def _as_called(neighbours: Any) -> tuple[Any, Any]:
 def _pair(neighbours: Any) -> tuple[Any, Any] | None:
     if isinstance(neighbours, str):
         if neighbours.lstrip()[:1] in ("[", "{"):
-            return _written(neighbours)
+            return _parse_json_pair(neighbours)
         parts = [part.strip() for part in neighbours.split(";")]
         arrays = all(part.endswith(".npy") for part in parts) and len(parts) == 2
         if arrays:
@@ -200,8 +200,8 @@ def _pair(neighbours: Any) -> tuple[Any, Any] | None:
         first, second = neighbours
     except (TypeError, ValueError):
         return None
-    known = all(hasattr(v, "__len__") and not isinstance(v, (str, bytes)) for v in (first, second))
-    return (first, second) if known else None
+    sized = all(hasattr(v, "__len__") and not isinstance(v, (str, bytes)) for v in (first, second))
+    return (first, second) if sized else None
 
 
 def _arrays(files: list[str]) -> tuple[Any, Any] | None:
@@ -214,7 +214,7 @@ def _arrays(files: list[str]) -> tuple[Any, Any] | None:
     return None if vectors and first.size == second.size else (first, second)
 
 
-def _written(neighbours: str) -> tuple[Any, Any]:
+def _parse_json_pair(neighbours: str) -> tuple[Any, Any]:
     """Two data sets as JSON, with a semicolon between them."""
     text = neighbours.strip()
     try:
@@ -256,15 +256,17 @@ def read_bounds(text: str) -> Bounds:
     """
     if "=" not in text:
         return _range(text, text)
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for part in text.split(";"):
-        name, _, given = part.partition("=")
-        found[name.strip()] = given.split("|") if "|" in given else _range(given, text)
-    return found
+        name, _, range_text = part.partition("=")
+        limits[name.strip()] = (
+            range_text.split("|") if "|" in range_text else _range(range_text, text)
+        )
+    return limits
 
 
-def _range(given: str, text: str) -> tuple[float, float]:
-    low, colon, high = given.partition(":")
+def _range(part: str, text: str) -> tuple[float, float]:
+    low, colon, high = part.partition(":")
     try:
         if not colon:
             raise ValueError
@@ -364,21 +366,23 @@ def with_pair_in(result: MechanismResult, folder: str | Path) -> MechanismResult
         return result
     files = ";".join(map(str, paths))
     tests = tuple(
-        dataclasses.replace(test, reproduce=_at(test.reproduce, files)) if test.finding else test
+        dataclasses.replace(test, reproduce=_name_files(test.reproduce, files))
+        if test.finding
+        else test
         for test in result.tests
     )
     advice = tuple(text for text in result.advice if text != UNWRITTEN)
     return dataclasses.replace(result, tests=tests, advice=advice)
 
 
-def _at(command: str, files: str) -> str:
+def _name_files(command: str, files: str) -> str:
     """``command`` for the pair in two files, instead of a search or of the pair itself."""
-    words = shlex.split(command)
-    if "--neighbours" not in words:
+    arguments = shlex.split(command)
+    if "--neighbours" not in arguments:
         return command
     for option in ("--dataset", "--adjacency", "--bounds", "--out"):
-        if option in words:
-            at = words.index(option)
-            del words[at : at + 2]
-    words[words.index("--neighbours") + 1] = files
-    return shlex.join(words)
+        if option in arguments:
+            at = arguments.index(option)
+            del arguments[at : at + 2]
+    arguments[arguments.index("--neighbours") + 1] = files
+    return shlex.join(arguments)

@@ -15,16 +15,16 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.mechanism.attacks import Attack, NamedAttack, named_attack, own_attack
-from dpaudit.audit.mechanism.dataset_run import audit_question, on_datasets
+from dpaudit.audit.mechanism.dataset_run import audit_question, dataset_mechanism
 from dpaudit.audit.mechanism.one_run_audits import COUNTS, SCORES, audit_counts, audit_scores
 from dpaudit.audit.mechanism.pair import audit_pair, run_probes
 from dpaudit.audit.mechanism.question import (
     UNWRITTEN,
     Question,
-    any_release,
     neighbours_text,
     parse_neighbours,
     question_of,
+    question_on_queries,
 )
 from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
@@ -256,7 +256,9 @@ class _Audit:
             only_numbers = target is not None and not target.startswith("python:")
             if neighbours is None or self.attack is not None or only_numbers:
                 raise
-            return self._on_datasets(any_release(parse_neighbours(neighbours), neighbours), claim)
+            return self._on_datasets(
+                question_on_queries(parse_neighbours(neighbours), neighbours), claim
+            )
 
     def _check_guesses(self) -> None:
         if self.options.guesses is not None:
@@ -284,7 +286,7 @@ class _Audit:
                 f"neighbours=None: with {sessions} two query results or data sets are compared; "
                 "write e.g. --neighbours 0,1"
             )
-        return any_release(parse_neighbours(self.neighbours), self.neighbours)
+        return question_on_queries(parse_neighbours(self.neighbours), self.neighbours)
 
     def _on_queries(self, claim: PrivacyClaim) -> MechanismResult:
         """Open the mechanism, draw releases at query results, and judge them."""
@@ -313,7 +315,7 @@ class _Audit:
 
     def _on_datasets(self, question: Question, claim: PrivacyClaim) -> MechanismResult:
         """Open the mechanism, draw releases of data sets, judge them, and say how to repeat it."""
-        opened = on_datasets(self.what, question, options=self.options)
+        opened = dataset_mechanism(self.what, question, options=self.options)
         with joined() as sandbox, opened as mechanism:
             result = audit_question(
                 mechanism,
@@ -433,7 +435,7 @@ def _as_recorded(
             known.
         SamplerOutputError: fewer are recorded than an audit needs.
     """
-    if attack is not None and isinstance(attack.does, ProbingAttack):
+    if attack is not None and isinstance(attack.implementation, ProbingAttack):
         raise UsageError(
             f"attack={attack.text}: chooses neighbours itself, and {mechanism.name} has releases "
             "at two only; leave --attack out"
@@ -453,7 +455,7 @@ def _as_recorded(
 
 
 def _check_neighbours(pair: object, attack: NamedAttack | None, *, shown: str, name: str) -> None:
-    probing = attack is not None and isinstance(attack.does, ProbingAttack)
+    probing = attack is not None and isinstance(attack.implementation, ProbingAttack)
     if probing and pair is not None and attack is not None:
         raise UsageError(
             f"neighbours={shown}: {attack.text} brings its own; leave --neighbours out"

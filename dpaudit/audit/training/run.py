@@ -16,7 +16,7 @@ import scipy
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.mechanism.judge import Aim, judge, learn
 from dpaudit.audit.mechanism.one_run import Ranked, trials
-from dpaudit.audit.mechanism.one_run_audits import Coins, result_of
+from dpaudit.audit.mechanism.one_run_audits import Coins, one_run_result
 from dpaudit.audit.mechanism.verdict import CEILING, two_neighbour_blind_spots, verdict_of
 from dpaudit.audit.options import ClaimOptions, Progress, TrainingOptions
 from dpaudit.audit.result import MechanismResult, at_least, with_command
@@ -186,7 +186,7 @@ def audit_with(
         result = result_of_runs(made[:, 0], coins[:, 0], **about)
         return _told(result, claim=claim, options=options, canaries=1)
     ranked = Ranked.of(_comparable(made).ravel(), coins.ravel(), stream.child("ties").numpy())
-    result = result_of(
+    result = one_run_result(
         lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
         coins=Coins(int(coins.sum()), coins.size, own=True),
         **about,
@@ -213,7 +213,7 @@ class _Pool:
         m = records.count(canaries, name="canaries")
         if m < 1:
             raise UsageError("canaries: there are none; give some records, or their number")
-        return cls(records.joined(data, canaries), np.arange(n, n + m))
+        return cls(records.join(data, canaries), np.arange(n, n + m))
 
     @property
     def m(self) -> int:
@@ -221,12 +221,12 @@ class _Pool:
 
     @property
     def canaries(self) -> Any:
-        return records.taken(self.data, self.rows)
+        return records.take(self.data, self.rows)
 
     def dataset(self, coins: npt.NDArray[np.bool_]) -> Any:
         kept = np.ones(records.count(self.data, name="data"), dtype=bool)
         kept[self.rows[~coins]] = False
-        return records.taken(self.data, np.flatnonzero(kept))
+        return records.take(self.data, np.flatnonzero(kept))
 
 
 def _one(

@@ -50,7 +50,7 @@ def test_the_other_claims_add_up():
     assert four.stated.mu == 1.0
     assert four.epsilon == pytest.approx(PrivacyClaim.of(None, mu=1.0).epsilon)
     assert (four.of_each, four.mu) == ("0.5-GDP", None)
-    assert PrivacyClaim.stated_by(four.options).mu == 1.0
+    assert PrivacyClaim.from_options(four.options).mu == 1.0
     assert PrivacyClaim.of(0.0, 0.1).repeated(2).stated.pairs == ((0.0, pytest.approx(0.19)),)
     once = PrivacyClaim.of(1.0)
     assert once.repeated(1) is once

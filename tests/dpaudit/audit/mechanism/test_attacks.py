@@ -17,7 +17,7 @@ from dpaudit.audit.mechanism import (
     audit_mechanism,
     run_mechanism_audit,
 )
-from dpaudit.audit.mechanism.attacks import NamedAttack, named_attack, settled
+from dpaudit.audit.mechanism.attacks import NamedAttack, named_attack, settle
 from dpaudit.audit.mechanism.pair import audit_pair
 from dpaudit.errors import (
     DpauditError,
@@ -447,11 +447,11 @@ def test_reach_is_asked_only_for_coordinates_that_differ_and_releases_as_long_as
 
 def test_attacks_by_name(install):
     install(
-        reach=lambda: SAME.does,
+        reach=lambda: SAME.implementation,
         made_up=lambda: object(),
-        pair_inversion=lambda *, sampler: SAME.does,
+        pair_inversion=lambda *, sampler: SAME.implementation,
     )
-    assert named_attack("reach").does is SAME.does
+    assert named_attack("reach").implementation is SAME.implementation
     assert named_attack("pair-inversion:sampler=x").text == "pair-inversion:sampler=x"
     with pytest.raises(UsageError, match="attack=made-up: is no attack on a whole mechanism"):
         named_attack("made-up")
@@ -500,12 +500,12 @@ def test_an_attack_may_refuse_such_releases():
         audit(coarse_laplace(np.random.default_rng(51)), NamedAttack("pairs", Support(refuse)))
     attack = NamedAttack("odd", SimpleNamespace(feasible=None, settled=lambda *_: 3))
     with pytest.raises(DpauditError, match="attack=odd"):
-        settled(attack, np.zeros((3, 1)))
+        settle(attack, np.zeros((3, 1)))
 
 
 def test_options_that_exclude_each_other():
     for attack, options, says in (
-        (NamedAttack("sensitivity", ONLY.does), {}, "sensitivity brings its own"),
+        (NamedAttack("sensitivity", ONLY.implementation), {}, "sensitivity brings its own"),
         (None, {"neighbours": None}, "neighbours=None"),
         (SAME, {"neighbours": None}, "neighbours=None"),
         (SAME, {"real_numbers": True}, "real-numbers"),

@@ -18,7 +18,7 @@ from dpaudit.audit.mechanism.bounds import (
     one_sided,
 )
 from dpaudit.audit.mechanism.events import Cells, Event, Statistic
-from dpaudit.audit.mechanism.judge import Aim, divided, judge, learn, possible_shares
+from dpaudit.audit.mechanism.judge import Aim, divide_alpha, judge, learn, possible_shares
 from dpaudit.audit.mechanism.verdict import two_neighbour_blind_spots
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import clopper_pearson
@@ -201,7 +201,7 @@ def _half_line(j: int, likelier: int) -> Event:
 
 def _shares(events, unseen, rng, **more):
     asked = {"sizes": (10_000, 10_000), "pool": 0.75, "delta": 0.0, "alpha": 0.01, **more}
-    return divided(events, unseen, rng=rng, **asked)
+    return divide_alpha(events, unseen, rng=rng, **asked)
 
 
 def _divided(p0: list[float], p1: list[float], likelier: list[int]) -> list[float]:
@@ -272,7 +272,9 @@ def test_chosen_shares_keep_the_guarantee():
     events = [_half_line(0, 1), _half_line(1, 1), _half_line(2, 0)]
     for _ in range(times):
         unseen = tuple((rng.random((60, 3)) < p).astype(float) for p in (p0, p1))
-        shares = divided(events, unseen, sizes=(250, 250), pool=1.0, delta=0.0, alpha=0.2, rng=rng)
+        shares = divide_alpha(
+            events, unseen, sizes=(250, 250), pool=1.0, delta=0.0, alpha=0.2, rng=rng
+        )
         second = int(rng.binomial(500, 0.5))
         k0, k1 = rng.binomial(500 - second, p0), rng.binomial(second, p1)
         seen = [(k1[0], k0[0]), (k1[1], k0[1]), (k0[2], k1[2])]
