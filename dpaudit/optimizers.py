@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,12 @@ import numpy.typing as npt
 from dpaudit import wording
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.mechanism.request import MechanismRequest
 from dpaudit.audit.mechanism.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
     AuditOptions,
+    DataOptions,
     MechanismOptions,
     Progress,
     check_alpha,
@@ -28,7 +30,8 @@ from dpaudit.audit.options import (
     fresh_seed,
 )
 from dpaudit.audit.progress import notebook_bar
-from dpaudit.audit.result import AuditResult, MechanismResult
+from dpaudit.audit.request import NoiseRequest
+from dpaudit.audit.result import AuditResult, MechanismResult, with_command
 from dpaudit.audit.run import SEARCH_SECONDS, audit_subject
 from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
@@ -52,7 +55,6 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
-R = TypeVar("R", AuditResult, MechanismResult)
 
 _MOST_COORDINATES = 65_536
 _LEAST_STEPS = 64
@@ -194,8 +196,8 @@ class OptimizerResult(Described):
         return tuple(dict.fromkeys(spots))
 
     def __repr__(self) -> str:
-        shown = math.floor(100 * self.step.epsilon.low) / 100
-        bound = f"one step: ε {self.step_epsilon:.3g} claimed, ≥ {shown:g} shown"
+        low = math.floor(100 * self.step.epsilon.low) / 100
+        bound = f"one step: ε {self.step_epsilon:.3g} claimed, ≥ {low:g} shown"
         return f"<OptimizerResult: {self.verdict}, {self.optimizer}, {bound}>"
 
     def __str__(self) -> str:
@@ -297,7 +299,7 @@ def audit_optimizer(
     engine: Any = None,
     options: OptimizerOptions | None = None,
     progress: Progress | None = None,
-    **given: Any,
+    **keywords: Any,
 ) -> OptimizerResult:
     """Audit one step of an Opacus optimizer: its noise, its clipping and its ε.
 
@@ -336,56 +338,26 @@ def audit_optimizer(
             f"optimizer: {error.name} is not installed; pip install 'dpaudit[opacus]'"
         ) from None
 
-    asked = from_keywords(OptimizerOptions, given, options)
+    options = from_keywords(OptimizerOptions, keywords, options)
     if engine is not None and not hasattr(engine, "accountant"):
         raise UsageError(f"engine={type(engine).__name__}: must be the PrivacyEngine")
-    private, delta = _optimizer_of(optimizer), asked.delta
-    name = type(private).__name__
-    shared: dict[str, Any] = {
-        "alpha": asked.alpha / 2,
-        "seed": asked.seed,
-        "time_limit": asked.time_limit,
-    }
-    with dry_run(private, seed=asked.seed) as dry:
-        sigma, bound = _claimed_noise(dry, asked.noise_multiplier, asked.max_grad_norm)
+    private, delta = _optimizer_of(optimizer), options.delta
+    with dry_run(private, seed=options.seed) as dry:
+        sigma, bound = _claimed_noise(dry, options.noise_multiplier, options.max_grad_norm)
         one_step = gaussian_epsilon(delta, sigma=sigma, sensitivity=bound)
         began = time.monotonic()
         clipping = _clipping(dry, bound)
         seconds = (time.monotonic() - began) / (clipping.tried + 1)  # of a step
-        kept, blocks = _coordinates(dry.sizes), _Blocks(dry.dim)
-        rows = max(_LEAST_STEPS, asked.samples // len(kept))
-        with notebook_bar(progress, unit="values") as shown:
-            noise = audit_subject(
-                Subject(f"the noise of {name}", function=_noise(dry, kept)),
-                claim=f"gaussian:sigma={dry.added(sigma):.12g}",
-                options=AuditOptions(
-                    dim=len(kept),
-                    samples=rows * len(kept),
-                    **shared,
-                    search_limit=SEARCH_SECONDS,
-                    allow_predictable=True,  # the dry run seeds torch's generator itself
-                ),
-                progress=shown,
-            )
-        with notebook_bar(progress, unit="steps") as shown:
-            step = audit_mechanism_subject(
-                Subject(f"a step of {name}", function=_step(dry, bound, blocks)),
-                claim=PrivacyClaim(one_step, delta, bound / sigma),
-                neighbours="0,1",
-                attack=None,
-                options=MechanismOptions(
-                    samples=asked.releases or _affordable_releases(seconds, blocks.count),
-                    **shared,
-                    real_numbers=True,
-                ),
-                progress=shown,
-            )
+        audit = _StepAudit(dry, type(private).__name__, options, progress)
+        noise = audit.noise(sigma)
+        claim = PrivacyClaim(one_step, delta, bound / sigma)
+        step = audit.releases(claim, bound=bound, seconds=seconds)
     verdicts = {noise.verdict, clipping.verdict, step.verdict}
     run, note = _note(engine, delta=delta, multiplier=sigma / bound, one_step=one_step)
     result = OptimizerResult(
         verdict=max(verdicts, key=_SEVERITY.index),
-        optimizer=name,
-        alpha=asked.alpha,
+        optimizer=audit.name,
+        alpha=options.alpha,
         noise=noise,
         clipping=clipping,
         step=step,
@@ -393,10 +365,61 @@ def audit_optimizer(
         step_epsilon=one_step,
         run_epsilon=run,
         note=note,
-        seed=asked.seed,
+        seed=options.seed,
     )
     again = result.reproduce
-    return dataclasses.replace(result, noise=_named(noise, again), step=_named(step, again))
+    return dataclasses.replace(
+        result, noise=with_command(noise, again), step=with_command(step, again)
+    )
+
+
+@dataclass(frozen=True)
+class _StepAudit:
+    """The audits of a dry run's steps, each at half of α: of their noise, and of their ε."""
+
+    dry: DryRun
+    name: str
+    options: OptimizerOptions
+    progress: Progress | None
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        options = self.options
+        return {"alpha": options.alpha / 2, "seed": options.seed, "time_limit": options.time_limit}
+
+    def noise(self, sigma: float) -> AuditResult:
+        """Audit what a step adds to gradients of zero against N(0, ``sigma``²)."""
+        coordinates = _coordinates(self.dry.sizes)
+        dim = len(coordinates)
+        request = NoiseRequest(
+            claim=f"gaussian:sigma={self.dry.added(sigma):.12g}",
+            options=AuditOptions(
+                dim=dim,
+                samples=max(_LEAST_STEPS, self.options.samples // dim) * dim,
+                search_limit=SEARCH_SECONDS,
+                allow_predictable=True,  # the dry run seeds torch's generator itself
+                **self._shared,
+            ),
+        )
+        subject = Subject(f"the noise of {self.name}", function=_noise(self.dry, coordinates))
+        with notebook_bar(self.progress, unit="values") as bar:
+            return audit_subject(subject, request, progress=bar)
+
+    def releases(self, claim: PrivacyClaim, *, bound: float, seconds: float) -> MechanismResult:
+        """Audit a step, which takes ``seconds``, with and without one more record."""
+        blocks = _Blocks(self.dry.dim)
+        request = MechanismRequest(
+            claim=claim,
+            data=DataOptions(neighbours="0,1"),
+            options=MechanismOptions(
+                samples=self.options.releases or _affordable_releases(seconds, blocks.count),
+                real_numbers=True,
+                **self._shared,
+            ),
+        )
+        subject = Subject(f"a step of {self.name}", function=_step(self.dry, bound, blocks))
+        with notebook_bar(self.progress, unit="steps") as bar:
+            return audit_mechanism_subject(subject, request, progress=bar)
 
 
 def assert_private_step(optimizer: Any, *, alpha: float = 1e-4, **options: Any) -> OptimizerResult:
@@ -570,12 +593,6 @@ def _note(
         return None, f"{note}."
     run = float(engine.get_epsilon(delta))
     return run, f"{note}; the run's ε is {run:.3g} after {steps:,} steps."
-
-
-def _named(result: R, again: str) -> R:
-    """The result with the call that repeats its findings."""
-    tests = tuple(dataclasses.replace(t, reproduce=again) if t.finding else t for t in result.tests)
-    return dataclasses.replace(result, tests=tests)
 
 
 def _sentence_of(part: AuditResult | ClippingResult | MechanismResult) -> str:

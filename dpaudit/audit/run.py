@@ -20,6 +20,7 @@ from dpaudit.audit.block import BitWriter
 from dpaudit.audit.options import DEFAULT_SAMPLES, MINIMUM_SAMPLES, AuditOptions, Progress
 from dpaudit.audit.plan import Plan, plan_audit
 from dpaudit.audit.progress import notebook_bar
+from dpaudit.audit.request import NoiseRequest
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.sampling import Sampling
 from dpaudit.audit.verdict import cause_of, excluded_by, judge, predictable, too_slow, verdict_of
@@ -114,14 +115,13 @@ def audit_sampler(
     options = from_keywords(AuditOptions, given, options)
     what = subject(sampler, in_process=in_process)
     with notebook_bar(progress, unit="values") as shown:
-        return audit_subject(what, claim=claim, options=options, progress=shown)
+        return audit_subject(what, NoiseRequest(claim=claim, options=options), progress=shown)
 
 
 def audit_subject(
     what: Subject,
+    request: NoiseRequest,
     *,
-    claim: str | None,
-    options: AuditOptions,
     identity: Identity | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
@@ -130,6 +130,7 @@ def audit_subject(
     ``identity`` is what :func:`~dpaudit.targets.identity.identify` said of a target, if it was
     asked before. Errors are those of :func:`audit_sampler`.
     """
+    claim, options = request.claim, request.options
     if what.target is None:
         return _audit_here(what, claim=claim, options=options, progress=progress)
     law = None if claim is None else Claim.parse(claim)

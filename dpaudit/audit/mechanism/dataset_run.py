@@ -91,7 +91,6 @@ def audit_question(
     *,
     claim: PrivacyClaim,
     options: MechanismOptions,
-    attack: object = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
     """Audit an opened mechanism at two data sets, which are looked for first where not given.
@@ -105,10 +104,6 @@ def audit_question(
         UsageError: options that do not fit.
         SamplerError: the mechanism failed at every pair, or at the one that was found.
     """
-    if attack is not None:
-        raise UsageError(
-            "attack: computes with query results, and data sets have none; leave --attack out"
-        )
     started = time.monotonic()
     winner = None
     pair = question.pair

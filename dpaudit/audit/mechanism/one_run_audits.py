@@ -42,12 +42,13 @@ from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
 from dpaudit.stats import binomial_two_sided, rounded_down
 from dpaudit.targets.endpoints.file import lines_of, open_text
-from dpaudit.types import TestResult, Verdict
+from dpaudit.types import BlindSpot, Interval, TestResult, Verdict
 
 __all__ = [
     "COUNTS",
     "SCORES",
-    "Coins",
+    "CanaryAudit",
+    "CoinCount",
     "audit_counts",
     "audit_scores",
     "judge_trials",
@@ -61,6 +62,7 @@ STATED_SHARE = 0.9
 _MOST_COUNTED = 10**7
 _TABLE = "write a .csv with the header score,member, or an .npz with arrays score and member"
 _COLUMNS = ("score", "member")
+_METHOD = "one run, trade-off curve"
 _ALWAYS = 1 << 20  # scores that a small .npz may unpack to
 
 Array = npt.NDArray[np.float64]
@@ -96,13 +98,9 @@ def audit_scores(
     ties = KeyedStream.from_seed(seed).child("mechanism", "ties").numpy()
     ranked = Ranked.of(scores, member, ties)
     return one_run_result(
+        CanaryAudit(name=f"{SCORES}{path}", claim=claim, alpha=alpha, seed=seed, started=started),
         lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
-        name=f"{SCORES}{path}",
-        coins=Coins(int(member.sum()), len(member)),
-        claim=claim,
-        alpha=alpha,
-        seed=seed,
-        started=started,
+        coins=CoinCount(int(member.sum()), len(member)),
     )
 
 
@@ -134,13 +132,9 @@ def audit_counts(
         sides = [g for g in (Guesses(tp + fp, 0, tp), Guesses(0, fn + tn, tn)) if g.count]
         candidates = [Trial(m, every, 0.4), *(Trial(m, side, 0.3) for side in sides)]
     return one_run_result(
+        CanaryAudit(name=f"{COUNTS}{text}", claim=claim, alpha=alpha, seed=seed, started=started),
         lambda _level, _refutes: candidates,
-        name=f"{COUNTS}{text}",
-        coins=Coins(tp + fn, m),
-        claim=claim,
-        alpha=alpha,
-        seed=seed,
-        started=started,
+        coins=CoinCount(tp + fn, m),
         with_mu=not pure,
     )
 
@@ -165,7 +159,7 @@ def _ranks(scores: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Coins:
+class CoinCount:
     """How many of the canaries are members by their coins, and whether dpaudit drew these."""
 
     members: int
@@ -173,62 +167,96 @@ class Coins:
     own: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class CanaryAudit:
+    """An audit of canaries' scores: of what, against which claim, and since when.
+
+    ``started`` is of ``time.monotonic``.
+    """
+
+    name: str
+    claim: PrivacyClaim
+    alpha: float
+    seed: str
+    started: float
+
+    def result(
+        self,
+        verdict: Verdict,
+        reason: str,
+        *,
+        method: str,
+        stated: Shown | None,
+        epsilon: float,
+        delta: Interval | None,
+        mu: Interval,
+        curve: tuple[tuple[float, float], ...],
+        tests: tuple[TestResult, ...],
+        samples: int,
+        blind: tuple[BlindSpot, ...],
+    ) -> MechanismResult:
+        """The result with its bounds and, for a pass, what it leaves ``blind``."""
+        return MechanismResult(
+            verdict=verdict,
+            reason=reason,
+            mechanism=self.name,
+            method=method,
+            neighbours=(),
+            claim_epsilon=self.claim.epsilon,
+            claim_delta=self.claim.delta,
+            claim_mu=self.claim.mu,
+            stated=stated,
+            alpha=self.alpha,
+            epsilon=at_least(epsilon, self.alpha, method),
+            delta=delta,
+            mu=mu,
+            curve=curve,
+            tests=tests,
+            samples=samples,
+            samples_requested=samples,
+            seconds=time.monotonic() - self.started,
+            advice=(),
+            cannot_rule_out=blind if verdict == "no-finding" else (),
+            details=self.claim.details,
+            provenance=collect(seed=self.seed, plugins=()),
+        )
+
+
 def one_run_result(
-    trials_at: TrialsAt,
-    *,
-    name: str,
-    coins: Coins,
-    claim: PrivacyClaim,
-    alpha: float,
-    seed: str,
-    started: float,
-    with_mu: bool = True,
+    audit: CanaryAudit, trials_at: TrialsAt, *, coins: CoinCount, with_mu: bool = True
 ) -> MechanismResult:
     """The result of the guesses made; *inconclusive* where the coins cannot have been fair.
 
     Without ``with_mu`` the guesses say nothing of μ.
     """
+    claim, alpha, canaries = audit.claim, audit.alpha, coins.canaries
     run, of_claim, stated = judge_trials(trials_at, claim=claim, alpha=alpha)
     run = run if with_mu else replace(run, mu=0.0)
-    members, canaries = coins.members, coins.canaries
-    coin = 1.0 if coins.own else binomial_two_sided(members, canaries, 0.5)
-    if coin <= ASSUMPTION_LEVEL:
+    p = 1.0 if coins.own else binomial_two_sided(coins.members, canaries, 0.5)
+    if p <= ASSUMPTION_LEVEL:
         tests: tuple[TestResult, ...] = ()
         verdict: Verdict = "inconclusive"
         reason = (
-            f"{members:,} of {canaries:,} canaries are members, which fair coins give with "
-            f"probability {coin:.1g}: one run is judged only where each canary is in with "
+            f"{coins.members:,} of {canaries:,} canaries are members, which fair coins give with "
+            f"probability {p:.1g}: one run is judged only where each canary is in with "
             "probability 1/2; draw a fair coin for each"
         )
         run, stated = replace(run, epsilon=0.0, mu=0.0), claim.shown((), alpha)
     else:
         tests = (*of_claim, *_one_run_tests(run, claim, alpha))
         verdict, reason = verdict_of(tests, "")
-    bounds = [run.epsilon, *(test.statistic for test in tests if test.unit == "ε")]
-    blind = one_run_blind_spots(canaries=canaries, claim=claim, ceiling=run.ceiling)
-    return MechanismResult(
-        verdict=verdict,
-        reason=reason,
-        mechanism=name,
+    return audit.result(
+        verdict,
+        reason,
         method="one run",
-        neighbours=(),
-        claim_epsilon=claim.epsilon,
-        claim_delta=claim.delta,
-        claim_mu=claim.mu,
-        alpha=alpha,
         stated=stated,
-        epsilon=at_least(max(bounds), alpha, "one run"),
+        epsilon=max([run.epsilon, *(test.statistic for test in tests if test.unit == "ε")]),
         delta=None,
-        mu=at_least(run.mu, alpha, "one run, trade-off curve"),
+        mu=at_least(run.mu, alpha, _METHOD),
         curve=(),
         tests=tests,
         samples=canaries,
-        samples_requested=canaries,
-        seconds=time.monotonic() - started,
-        advice=(),
-        cannot_rule_out=blind if verdict == "no-finding" else (),
-        details=claim.details,
-        provenance=collect(seed=seed, plugins=()),
+        blind=one_run_blind_spots(canaries=canaries, claim=claim, ceiling=run.ceiling),
     )
 
 
@@ -285,9 +313,6 @@ def _test(
         harm="epsilon",
         topic="one-run",
     )
-
-
-_METHOD = "one run, trade-off curve"
 
 
 def judge_trials(

@@ -55,20 +55,20 @@ class Question:
     adjacency: str = "add-remove"
     bounds: Bounds = None
     features: str | Callable[[Any], Any] | None = None
-    named: str = ""
+    neighbours: str = ""
     """``--neighbours`` that name the pair, if any do."""
-    searched: tuple[str, ...] = ()
+    search_options: tuple[str, ...] = ()
     """Options of the command line that repeat the search, if ``dataset`` is a file's."""
     of_queries: bool = False
     """Whether the pair are query results."""
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """``--neighbours`` for this question, if it fits one."""
         texts = [SEARCH] if self.pair is None else [json_text(one).strip() for one in self.pair]
-        return self.named or ";".join(texts)
+        return self.neighbours or ";".join(texts)
 
-    def words(self, result: MechanismResult) -> list[str]:
+    def repeat_options(self, result: MechanismResult) -> list[str]:
         """Options of the command line that ask about the pair of ``result`` again.
 
         A pair too long for a command is searched for once more, and left as files; one that Python
@@ -79,21 +79,21 @@ class Question:
         listed = isinstance(example, (list, tuple))
         inline = listed and bool(texts) and sum(map(len, texts)) <= _LONGEST_WORD
         more = ["--features", self.features] if isinstance(self.features, str) else []
-        if self.named:
-            return ["--neighbours", self.named, *more]
+        if self.neighbours:
+            return ["--neighbours", self.neighbours, *more]
         if inline:
             return ["--neighbours", ";".join(text.strip() for text in texts), *more]
-        if self.searched:
-            return [*self.searched, *more, "--out", "found"]
+        if self.search_options:
+            return [*self.search_options, *more, "--out", "found"]
         if not (listed or isinstance(example, np.ndarray)):
             return []
         return ["--neighbours", ";".join(FILES if listed else ARRAYS), *more]
 
-    def unwritten(self, result: MechanismResult) -> bool:
-        """Whether :meth:`words` name files that nothing has written."""
-        words = self.words(result)
+    def names_unwritten_files(self, result: MechanismResult) -> bool:
+        """Whether :meth:`repeat_options` name files that nothing has written."""
+        options = self.repeat_options(result)
         files = ";".join(FILES), ";".join(ARRAYS)
-        return not self.named and bool(words) and words[1] in files
+        return not self.neighbours and bool(options) and options[1] in files
 
 
 def question_of(options: DataOptions) -> Question | None:
@@ -134,7 +134,7 @@ def question_of(options: DataOptions) -> Question | None:
             adjacency=adjacency,
             bounds=limits,
             features=features,
-            searched=search_options if bounds is None or isinstance(bounds, str) else (),
+            search_options=search_options if bounds is None or isinstance(bounds, str) else (),
         )
     for name, value in (("dataset", dataset), ("adjacency", adjacency), ("bounds", bounds)):
         if value is not None:
@@ -152,13 +152,13 @@ def question_of(options: DataOptions) -> Question | None:
             "neighbours: the two data sets are equal, so nothing could tell them apart; "
             "change, add or remove one record"
         )
-    named = neighbours if isinstance(neighbours, str) else ""
-    return Question(pair=pair, features=features, named=named)
+    text = neighbours if isinstance(neighbours, str) else ""
+    return Question(pair=pair, features=features, neighbours=text)
 
 
-def question_on_queries(neighbours: tuple[Any, Any], named: str) -> Question:
-    """The question on two query results (m,), ``named`` as text, whose releases are no numbers."""
-    return Question(pair=_call_arguments(neighbours), named=named, of_queries=True)
+def question_on_queries(neighbours: tuple[Any, Any], text: str) -> Question:
+    """The question on two query results (m,), ``text``, whose releases are no numbers."""
+    return Question(pair=_call_arguments(neighbours), neighbours=text, of_queries=True)
 
 
 def _call_arguments(neighbours: Any) -> tuple[Any, Any]:

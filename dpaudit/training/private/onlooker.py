@@ -97,7 +97,7 @@ class Onlooker:
         rows = [*self._canaries.records.tolist(), *([] if other is None else [other])]
         gradients = self._per_sample(rows)
         count = len(self._canaries.records)
-        self._gradients = self._clip([g[:count] for g in gradients])
+        self._gradients = self._clip_gradients([g[:count] for g in gradients])
         self._other = None if other is None else [g[count] for g in gradients]
 
     def after_backward(self) -> None:
@@ -143,7 +143,7 @@ class Onlooker:
         x, y = self._images.batch(records, device=self._parameters[0].device)
         return sample_gradients(self._loss, self._model, x, y)
 
-    def _clip(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+    def _clip_gradients(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
         """Flat and clipped as Opacus clips, shape (b, d)."""
         flat = torch.cat([g.flatten(1) for g in gradients], 1)
         factor = (self._clip / (torch.linalg.vector_norm(flat, dim=1) + 1e-6)).clamp(max=1.0)

@@ -187,7 +187,7 @@ def test_a_pair_is_written_and_read_again(tmp_path):
 def test_the_words_ask_again():
     question = Question(pair=([1], [2]), features="m:f")
     result = audited(lambda data: float(np.random.default_rng().normal()), [1], [2, 3])
-    assert question.words(result) == ["--neighbours", "[1];[2, 3]", "--features", "m:f"]
+    assert question.repeat_options(result) == ["--neighbours", "[1];[2, 3]", "--features", "m:f"]
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_a_long_pair_is_asked_again_by_files(tmp_path):
         DataOptions(neighbours="search", dataset=str(tmp_path / "d.json"), bounds="0:1")
     )
     result = audited(len, [0.25] * 90, [0.25] * 89)
-    words = question.words(result)
+    words = question.repeat_options(result)
     assert words == [
         *("--dataset", str(tmp_path / "d.json"), "--neighbours", "search"),
         *("--adjacency", "add-remove", "--bounds", "0:1", "--out", "found"),

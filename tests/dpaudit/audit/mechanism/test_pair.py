@@ -19,6 +19,7 @@ from dpaudit.audit.mechanism.bounds import (
 )
 from dpaudit.audit.mechanism.events import Cells, Event, Statistic
 from dpaudit.audit.mechanism.judge import Aim, divide_alpha, judge, learn, possible_shares
+from dpaudit.audit.mechanism.pair import PairAudit
 from dpaudit.audit.mechanism.verdict import two_neighbour_blind_spots
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import clopper_pearson
@@ -49,6 +50,33 @@ def audit(release, *, epsilon=1.0, delta=0.0, mu=None, neighbours=ZERO_ONE, **op
     options = MechanismOptions(**{"seed": "7", "samples": 20_000, **options})
     claim = PrivacyClaim(epsilon, delta, mu)
     return run_mechanism_audit(mechanism, neighbours=neighbours, claim=claim, options=options)
+
+
+def test_the_stages_at_two_neighbours_by_themselves():
+    """Draw, judge, conclude: nothing is released before the first, nor after it."""
+    calls, half = [], coarse(laplace(np.random.default_rng(3), 0.5))
+
+    def counted(v, n):
+        calls.append(n)
+        return half(v, n)
+
+    options = MechanismOptions(seed="7", samples=20_000)
+    pair = PairAudit(InProcess(counted), ZERO_ONE, PrivacyClaim(1.0, 0.0), options)
+    assert not calls
+    drawn = pair.draw()
+    halves = drawn.releases.learn, drawn.releases.count
+    total = sum(calls)
+    assert total == sum(len(x) for half in halves for x in half) == 40_000
+    assert not drawn.fault
+    evidence = pair.judge(drawn)
+    assert evidence.judgement.epsilon > 1.5
+    result = pair.conclude(evidence)
+    assert (result.verdict, result.samples) == ("finding", total == sum(calls) and total)
+    constant = PairAudit(InProcess(lambda v, n: np.ones((n, 1))), ZERO_ONE, pair.claim, options)
+    drawn = constant.draw()
+    assert drawn.fault.startswith("every release at both neighbours is 1: ")
+    assert constant.judge(drawn).judgement.tests == ()
+    assert constant.conclude(constant.judge(drawn)).verdict == "inconclusive"
 
 
 def leaking(rng, share, scale=1.0):
