@@ -230,9 +230,9 @@ class PairAudit:
 
     def _advice(self, evidence: PairEvidence) -> tuple[str, ...]:
         drawn = evidence.drawn
-        noise = (y[:, :-1] if _is_timed(self.attack) else y for y in drawn.releases.count)
+        first, second = (y[:, :-1] if _is_timed(self.attack) else y for y in drawn.releases.count)
         advice = (
-            "" if drawn.fault else shape_advice(*noise, *self.neighbours),
+            "" if drawn.fault else shape_advice(first, second, *self.neighbours),
             low_bits_advice(evidence.judgement.tests),
             misfit_advice(evidence.details),
             str(getattr(self.mechanism, "advice", "")),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator
 
 from dpaudit.audit.options import fresh_seed
 from dpaudit.errors import UsageError
@@ -103,45 +105,23 @@ def audit_loader(
     member = np.zeros((len(numbers), records), dtype=bool)
     for row, batch in zip(member, numbers, strict=True):
         row[batch] = True
-    twice = sum(len(batch) for batch in numbers) - int(member.sum())
+    twice = sum(map(len, numbers)) - int(member.sum())
+    simulated = min(_MOST_SIMULATED, max(1_000, round(_SIMULATED / alpha)))
     rng = KeyedStream.from_seed(fresh_seed(seed)).child("loader").numpy()
-    times = min(_MOST_SIMULATED, max(1_000, round(_SIMULATED / alpha)))
-    rows = [
+    spread = partial(_spread, rate=rate, times=simulated, rng=rng)
+    rows = (
         *_exact(member, rate),
-        _spread(
-            member.sum(axis=1), records, rate, times, rng, "batch sizes", "batches differ in size"
-        ),
-        _spread(
-            member.sum(axis=0),
-            len(member),
-            rate,
-            times,
-            rng,
-            "inclusion",
-            "records differ in number",
-        ),
-        (
+        spread("batch sizes", "batches differ in size", member.sum(axis=1), of=records),
+        spread("inclusion", "records differ in number", member.sum(axis=0), of=len(member)),
+        _Row(
             "records twice",
             "records that occur more than once in a batch",
             0.0 if twice else 1.0,
             float(twice),
             f"{twice:,} repetitions",
         ),
-    ]
-    level = alpha / len(rows)
-    tests = tuple(
-        TestResult(
-            name=name,
-            p=p,
-            p_adjusted=min(1.0, p * len(rows)),
-            statistic=statistic,
-            looks_at=looks_at,
-            effect=effect,
-            finding=p <= level,
-            parts={},
-        )
-        for name, looks_at, p, statistic, effect in rows
     )
+    tests = tuple(row.test(alpha, of=len(rows)) for row in rows)
     return LoaderResult(
         verdict="finding" if any(test.finding for test in tests) else "no-finding",
         alpha=alpha,
@@ -152,7 +132,23 @@ def audit_loader(
     )
 
 
-Row = tuple[str, str, float, float, str]
+class _Row(NamedTuple):
+    """A test of the batches, before α is divided."""
+
+    name: str
+    looks_at: str
+    p: float
+    statistic: float
+    effect: str
+
+    def test(self, alpha: float, *, of: int) -> TestResult:
+        """The test as one ``of`` so many at ``alpha``, by Bonferroni."""
+        return TestResult(
+            **self._asdict(),
+            p_adjusted=min(1.0, self.p * of),
+            finding=self.p <= alpha / of,
+            parts={},
+        )
 
 
 def _numbers(batch: Any, records: int) -> Counts:
@@ -168,7 +164,7 @@ def _numbers(batch: Any, records: int) -> Counts:
     return numbers.astype(np.int64)
 
 
-def _exact(member: npt.NDArray[np.bool_], rate: float) -> list[Row]:
+def _exact(member: npt.NDArray[np.bool_], rate: float) -> list[_Row]:
     """Counts that are binomial: of disjoint pairs, as a batch must not be used twice."""
     batches, records = member.shape
     epoch = max(1, round(1 / rate))
@@ -197,7 +193,7 @@ def _exact(member: npt.NDArray[np.bool_], rate: float) -> list[Row]:
         ),
     ]
     return [
-        (
+        _Row(
             name,
             looks_at,
             binomial_two_sided(int(hits.sum()), hits.size, chance) if hits.size else 1.0,
@@ -209,14 +205,8 @@ def _exact(member: npt.NDArray[np.bool_], rate: float) -> list[Row]:
 
 
 def _spread(
-    counts: Counts,
-    of: int,
-    rate: float,
-    times: int,
-    rng: np.random.Generator,
-    name: str,
-    effect: str,
-) -> Row:
+    name: str, effect: str, counts: Counts, *, of: int, rate: float, times: int, rng: Generator
+) -> _Row:
     """The variance of independent binomial counts, two-sided, against simulated ones."""
     expected = of * rate * (1 - rate)
 
@@ -233,10 +223,5 @@ def _spread(
     )
     beyond = min((simulated >= here).sum(), (simulated <= here).sum())
     p = min(1.0, 2 * (1 + int(beyond)) / (times + 1))
-    return (
-        name,
-        f"how much {effect}",
-        p,
-        here,
-        f"variance {here:.3g} times that of Poisson sampling",
-    )
+    variance = f"variance {here:.3g} times that of Poisson sampling"
+    return _Row(name, f"how much {effect}", p, here, variance)

@@ -119,13 +119,12 @@ def training(
         )
         return dataclasses.replace(with_command(result, command), mechanism=name)
 
+    shown = AuditProgress("runs of train", "all runs done; counting guesses", total=options.runs)
     with Sandbox().asking():
         result = audited(
             work,
             command=command,
-            shown=AuditProgress(
-                "runs of train", "all runs done; counting guesses", total=options.runs
-            ),
+            shown=shown,
             nothing=lambda reason, seconds: request.inconclusive(name, reason, seconds=seconds),
             to=to,
             formats=formats,
