@@ -6,13 +6,32 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from dpaudit.audit.options import AuditOptions, MechanismOptions
-from dpaudit.audit.result import AuditResult, MechanismResult, nothing_drawn
+from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.options import command_of
+from dpaudit.provenance import collect, identified
 from dpaudit.targets.identity import Identity
+from dpaudit.types import Provenance
 
-__all__ = ["NoiseRequest", "Request"]
+__all__ = ["Failure", "NoiseRequest", "Request"]
 
 R = TypeVar("R", bound=AuditResult | MechanismResult, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """How the audit of ``name`` failed, after ``seconds``, before anything could be judged."""
+
+    name: str
+    reason: str
+    sandbox: str = ""
+    identity: Identity | None = None
+    seconds: float = 0.0
+
+    def provenance(self, *, seed: str, by: str) -> Provenance:
+        """The provenance of a result without tests."""
+        files, versions = ((), {}) if self.identity is None else self.identity
+        made = collect(seed=seed or "none", plugins=())
+        return identified(made, by=by, files=files, versions=versions)
 
 
 class Request(Protocol[R]):
@@ -29,16 +48,8 @@ class Request(Protocol[R]):
     def command(self, target: str) -> str:
         """The command that asks for the same audit of ``target``."""
 
-    def inconclusive(
-        self,
-        name: str,
-        reason: str,
-        *,
-        sandbox: str = "",
-        identity: Identity | None = None,
-        seconds: float = 0.0,
-    ) -> R:
-        """The result if ``name`` failed before anything could be judged, for ``reason``."""
+    def inconclusive(self, failure: Failure) -> R:
+        """The result if nothing could be judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +68,21 @@ class NoiseRequest:
         """The command that asks for the same audit of ``target``."""
         return command_of("audit", target, self.options, claim=self.claim)
 
-    def inconclusive(
-        self,
-        name: str,
-        reason: str,
-        *,
-        sandbox: str = "",
-        identity: Identity | None = None,
-        seconds: float = 0.0,
-    ) -> AuditResult:
-        """The result if the sampler failed before anything could be judged."""
-        return nothing_drawn(
-            name,
-            reason,
+    def inconclusive(self, failure: Failure) -> AuditResult:
+        """The result if the sampler gave no value."""
+        options = self.options
+        return AuditResult(
+            verdict="inconclusive",
+            reason=failure.reason,
+            sampler=failure.name,
             claim=self.claim or "",
-            options=self.options,
-            sandbox=sandbox,
-            what=identity,
-            seconds=seconds,
+            alpha=options.alpha,
+            tests=(),
+            samples=0,
+            samples_requested=options.samples,
+            dims=(),
+            sandbox=failure.sandbox,
+            seconds=failure.seconds,
+            cannot_rule_out=(),
+            provenance=failure.provenance(seed=options.seed, by=options.by),
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from dpaudit.audit.request import Failure, Request
 from dpaudit.cli.options import Output, Sandbox
 from dpaudit.cli.verdicts import audited
 from dpaudit.targets.callables import Subject
 from dpaudit.targets.identity import identify
 
 if TYPE_CHECKING:
-    from dpaudit.audit.request import Request
     from dpaudit.audit.result import AuditResult, MechanismResult
     from dpaudit.cli.progress import AuditProgress
 
@@ -45,7 +45,13 @@ def audit_target(
             command=request.command(target),
             shown=shown,
             nothing=lambda reason, seconds: request.inconclusive(
-                target, reason, sandbox=policy.reached, identity=identity, seconds=seconds
+                Failure(
+                    name=target,
+                    reason=reason,
+                    sandbox=policy.reached,
+                    identity=identity,
+                    seconds=seconds,
+                )
             ),
             to=to,
             formats=formats,

@@ -132,14 +132,6 @@ def _value(config: pytest.Config, name: str) -> tuple[str, str]:
     return f"dpaudit_{name}", config.getini(f"dpaudit_{name}")
 
 
-def _number(config: pytest.Config, name: str, default: float) -> float:
-    where, text = _value(config, name)
-    try:
-        return float(text) if text else default
-    except ValueError:
-        raise pytest.UsageError(f"{where}={text}: not a number; write e.g. {default:g}") from None
-
-
 def _samples(config: pytest.Config) -> int:
     where, text = _value(config, "samples")
     if not text:
@@ -157,10 +149,14 @@ def _samples(config: pytest.Config) -> int:
 
 
 def _alpha(config: pytest.Config) -> float:
-    alpha = _number(config, "alpha", ALPHA)
+    where, text = _value(config, "alpha")
+    try:
+        alpha = float(text) if text else ALPHA
+    except ValueError:
+        raise pytest.UsageError(f"{where}={text}: not a number; write e.g. {ALPHA:g}") from None
     if not 0 < alpha < 1:
         raise pytest.UsageError(
-            f"dpaudit_alpha={alpha:g}: must lie strictly between 0 and 1, e.g. {ALPHA:g}"
+            f"{where}={text}: must lie strictly between 0 and 1, e.g. {ALPHA:g}"
         )
     return alpha
 

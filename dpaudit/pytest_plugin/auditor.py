@@ -13,7 +13,7 @@ from dpaudit.audit.mechanism.question import with_pair_in
 from dpaudit.audit.mechanism.request import MechanismRequest
 from dpaudit.audit.mechanism.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.options import AuditOptions
-from dpaudit.audit.request import NoiseRequest, Request
+from dpaudit.audit.request import Failure, NoiseRequest, Request
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import audit_subject
 from dpaudit.errors import DpauditError, SamplerError, UsageError
@@ -191,7 +191,7 @@ class Auditor:
                 again = target.command(request.command(target.target))
                 result = audit(target, request)
         except SamplerError as error:
-            result = request.inconclusive(target.name, str(error))
+            result = request.inconclusive(Failure(name=target.name, reason=str(error)))
         except DpauditError as error:
             raise type(error)(str(error)) from None
         else:

@@ -65,7 +65,7 @@ class StatedClaim(Protocol):
     def contradicted(self, band: Band) -> bool:
         """Whether no mechanism that keeps the claim has probabilities within the band."""
 
-    def shown(self, bands: Sequence[Band]) -> tuple[float | None, str]:
+    def bound(self, bands: Sequence[Band]) -> tuple[float | None, str]:
         """A lower bound in the claim's unit, if it has one, and the same in words.
 
         Of one band at least; it holds if all of them do.
@@ -208,7 +208,7 @@ class PrivacyClaim:
         mu = self.mu is not None and band.mu() > self.mu
         return mu or band.epsilon(self.delta) > self.epsilon
 
-    def shown(self, bands: Sequence[Band], alpha: float) -> Shown | None:
+    def statement(self, bands: Sequence[Band], alpha: float) -> Shown | None:
         """What ``bands``, which all hold with confidence 1 − ``alpha``, show of a stated claim.
 
         None if the claim is of ε or μ.
@@ -216,7 +216,7 @@ class PrivacyClaim:
         stated = self.stated
         if stated is None:
             return None
-        low, statement = stated.shown(bands) if bands else (None, "")
+        low, statement = stated.bound(bands) if bands else (None, "")
         claim = stated.text
         if self.of_each:
             claim = f"{self.of_each} in each of {self.calls} calls"

@@ -67,15 +67,23 @@ class _Parameter(Protocol):
         claimed: float = getattr(self, self.PARAMETER)
         return claimed
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return {self.PARAMETER: self.value}
+
     def with_value(self, value: float) -> Self:
         return replace(self, **{self.PARAMETER: value})  # type: ignore[type-var]
+
+    def composed(self, calls: int) -> Self:
+        """ρ and a Rényi ε add up: Bun and Steinke 2016, Lemma 2.3; Mironov 2017, Proposition 1."""
+        return self.with_value(calls * self.value)
 
     def contradicted(self, band: Band) -> bool:
         return self.least(band) > self.value
 
-    def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
-        bound = max(map(self.least, bands))
-        return bound, f"{self.unit} ≥ {rounded_down(bound)}"
+    def bound(self, bands: Sequence[Band]) -> tuple[float, str]:
+        low = max(map(self.least, bands))
+        return low, f"{self.unit} ≥ {rounded_down(low)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +108,9 @@ class ZeroConcentrated(_Parameter):
         return f"{self.rho:.6g}-zCDP"
 
     @property
-    def options(self) -> dict[str, Any]:
-        return {"rho": self.rho}
-
-    @property
     def profile(self) -> Profile:
         """What the divergences at some orders imply."""
         return of_renyi(_FEW_ORDERS, self.rho * _FEW_ORDERS)
-
-    def composed(self, calls: int) -> Self:
-        """By Bun and Steinke 2016, Lemma 2.3."""
-        return self.with_value(calls * self.rho)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """The least ε over the orders, each of which is valid."""
@@ -189,10 +189,6 @@ class Renyi(_Parameter):
         """What the divergence at this order implies."""
         return of_renyi(np.array([self.order]), np.array([self.divergence]))
 
-    def composed(self, calls: int) -> Self:
-        """By Mironov 2017, Proposition 1."""
-        return self.with_value(calls * self.divergence)
-
     def implied(self, delta: float) -> tuple[float, float]:
         """By :func:`epsilon_of_renyi`."""
         epsilon = epsilon_of_renyi(delta, order=self.order, divergence=self.divergence)
@@ -215,10 +211,6 @@ class Gaussian(_Parameter):
     @property
     def text(self) -> str:
         return f"{self.mu:.6g}-GDP"
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"mu": self.mu}
 
     @property
     def profile(self) -> Profile:
@@ -289,7 +281,7 @@ class Steps:
         """Whether the band shows more ε than the accountant's at some δ."""
         return _exceeded(self.profile, band)
 
-    def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
+    def bound(self, bands: Sequence[Band]) -> tuple[float, str]:
         """The ε of the noise multiplier that the bands leave, and the multiplier in words."""
         return self.with_noise(
             self.noise_left(lambda profile: any(_exceeded(profile, band) for band in bands))

@@ -119,7 +119,7 @@ class DeltaCurve(_Pairs):
         """Whether the band shows more ε at a row's δ than the row claims."""
         return self._excess(band)[0] > 0
 
-    def shown(self, bands: Sequence[Band]) -> tuple[None, str]:
+    def bound(self, bands: Sequence[Band]) -> tuple[None, str]:
         """``ε ≥ … at δ = …``, at the row where most more than the claim is shown."""
         excess, row = max(map(self._excess, bands))
         epsilon, delta = self.pairs[row]
@@ -190,7 +190,7 @@ class TradeOff(_Pairs):
         """Whether a certified test has a smaller type-II error than a row allows."""
         return self._below(band)[0] > 0
 
-    def shown(self, bands: Sequence[Band]) -> tuple[None, str]:
+    def bound(self, bands: Sequence[Band]) -> tuple[None, str]:
         """The two errors of a test, at the row where the second is furthest below the claim."""
         below, row = max(map(self._below, bands))
         a, b = self.pairs[row]

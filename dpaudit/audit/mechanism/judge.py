@@ -274,7 +274,7 @@ def judge(
             bands.append(event_band)
     nested = learned.nested
     if nested is None:
-        stated = claim.shown(bands, alpha)
+        stated = claim.statement(bands, alpha)
         return Judgement(tuple(tests), max(bounds), 0.0, 0.0, (), stated)
     counts = nested.counts(y0, y1)
 
@@ -288,7 +288,7 @@ def judge(
     curve = tuple(zip(deltas, curve_band.epsilons(deltas).tolist(), strict=True))
     bounds.append(curve_band.epsilon(claim.delta))
     ordered = sorted(tests, key=lambda t: (t.advisory, t.p_adjusted, t.name))
-    delta, stated = curve_band.delta(claim.epsilon), claim.shown([curve_band, *bands], alpha)
+    delta, stated = curve_band.delta(claim.epsilon), claim.statement([curve_band, *bands], alpha)
     return Judgement(tuple(ordered), max(bounds), delta, curve_band.mu(), curve, stated)
 
 
@@ -313,7 +313,7 @@ def _event_test(
     else:
         p = least_level(lambda level: claim.contradicted(at(level)))
     adjusted = min(1.0, p / share)
-    statement = "" if claim.stated is None else f"; {claim.stated.shown([event_band])[1]}"
+    statement = "" if claim.stated is None else f"; {claim.stated.bound([event_band])[1]}"
     harm, topic = _kind(kind)
     test = TestResult(
         name=f"{kind}, {_ORDINAL[here]} neighbour over {_ORDINAL[there]}",
@@ -376,7 +376,7 @@ def _curve_test(
         curve_band.delta(claim.epsilon),
     )
     source = "the implied" if claim.only_mu or claim.stated else "the claimed"
-    statement = "" if claim.stated is None else f"{claim.stated.shown([curve_band])[1]}; "
+    statement = "" if claim.stated is None else f"{claim.stated.bound([curve_band])[1]}; "
     return TestResult(
         name="trade-off curve",
         p=p,

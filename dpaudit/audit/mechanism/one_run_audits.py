@@ -241,7 +241,7 @@ def one_run_result(
             f"probability {p:.1g}: one run is judged only where each canary is in with "
             "probability 1/2; draw a fair coin for each"
         )
-        run, stated = replace(run, epsilon=0.0, mu=0.0), claim.shown((), alpha)
+        run, stated = replace(run, epsilon=0.0, mu=0.0), claim.statement((), alpha)
     else:
         tests = (*of_claim, *_one_run_tests(run, claim, alpha))
         verdict, reason = verdict_of(tests, "")

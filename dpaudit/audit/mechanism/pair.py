@@ -212,7 +212,7 @@ class PairAudit:
             claim_epsilon=claim.epsilon,
             claim_delta=claim.delta,
             claim_mu=claim.mu,
-            stated=judgement.stated or claim.shown((), alpha),
+            stated=judgement.stated or claim.statement((), alpha),
             alpha=alpha,
             epsilon=at_least(judgement.epsilon, alpha, method),
             delta=at_least(judgement.delta, alpha, _CURVE),

@@ -12,9 +12,9 @@ from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.mechanism.attacks import Attack, NamedAttack, own_attack
 from dpaudit.audit.mechanism.question import Question, neighbours_text, question_of
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
-from dpaudit.audit.result import MechanismResult, nothing_counted
+from dpaudit.audit.request import Failure
+from dpaudit.audit.result import MechanismResult, at_least
 from dpaudit.options import command_of, from_keywords, parted
-from dpaudit.targets.identity import Identity
 
 __all__ = ["MechanismRequest"]
 
@@ -95,23 +95,33 @@ class MechanismRequest:
             "mechanism", target, self.claim.options, data, self.options, attack=self.attack_text
         )
 
-    def inconclusive(
-        self,
-        name: str,
-        reason: str,
-        *,
-        sandbox: str = "",
-        identity: Identity | None = None,
-        seconds: float = 0.0,
-    ) -> MechanismResult:
-        """The result if the mechanism failed before anything could be judged."""
-        return nothing_counted(
-            name,
-            reason,
-            claim=self.claim,
+    def inconclusive(self, failure: Failure) -> MechanismResult:
+        """The result if the mechanism gave no release."""
+        options, method = self.options, "none: nothing was counted"
+        claim, alpha = options.claimed(self.claim), options.alpha
+        return MechanismResult(
+            verdict="inconclusive",
+            reason=failure.reason,
+            mechanism=failure.name,
+            method=method,
             attack=self.attack_text or "",
-            options=self.options,
-            sandbox=sandbox,
-            what=identity,
-            seconds=seconds,
+            details=claim.details,
+            neighbours=(),
+            claim_epsilon=claim.epsilon,
+            claim_delta=claim.delta,
+            claim_mu=claim.mu,
+            stated=claim.statement((), alpha),
+            alpha=alpha,
+            epsilon=at_least(0.0, alpha, method),
+            delta=None,
+            mu=None,
+            curve=(),
+            tests=(),
+            samples=0,
+            samples_requested=options.samples,
+            sandbox=failure.sandbox,
+            seconds=failure.seconds,
+            advice=(),
+            cannot_rule_out=(),
+            provenance=failure.provenance(seed=options.seed, by=options.by),
         )

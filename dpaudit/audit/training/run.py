@@ -17,9 +17,17 @@ from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.mechanism.judge import Aim, judge, learn
 from dpaudit.audit.mechanism.one_run import Ranked, trials
 from dpaudit.audit.mechanism.one_run_audits import CanaryAudit, CoinCount, one_run_result
+from dpaudit.audit.mechanism.request import MechanismRequest
 from dpaudit.audit.mechanism.verdict import CEILING, two_neighbour_blind_spots, verdict_of
-from dpaudit.audit.options import ClaimOptions, MechanismOptions, Progress, TrainingOptions
-from dpaudit.audit.result import MechanismResult, at_least, nothing_counted, with_command
+from dpaudit.audit.options import (
+    ClaimOptions,
+    DataOptions,
+    MechanismOptions,
+    Progress,
+    TrainingOptions,
+)
+from dpaudit.audit.request import Failure
+from dpaudit.audit.result import MechanismResult, at_least, with_command
 from dpaudit.audit.training import records
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.options import command_of, from_keywords, keywords_of, parted, takes
@@ -173,14 +181,12 @@ class TrainingRequest:
         """The command that asks for the same audit of ``target``, with ``more`` options."""
         return command_of("training", target, self.claim.options, self.options, **more)
 
-    def inconclusive(self, name: str, reason: str, *, seconds: float = 0.0) -> MechanismResult:
-        """The result if the training failed before anything could be judged."""
+    def inconclusive(self, failure: Failure) -> MechanismResult:
+        """The result if nothing was trained and scored."""
         how = self.options
         options = MechanismOptions(alpha=how.alpha, seed=how.seed, by=how.by)
-        result = nothing_counted(
-            name, reason, claim=self.claim, attack="", options=options, seconds=seconds
-        )
-        return dataclasses.replace(result, samples_requested=0)
+        request = MechanismRequest(claim=self.claim, data=DataOptions(), options=options)
+        return dataclasses.replace(request.inconclusive(failure), samples_requested=0)
 
 
 def audit_with(

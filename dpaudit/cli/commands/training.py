@@ -98,6 +98,7 @@ def training(
     $ dpaudit training ./mine.py:train --claim-epsilon 3 --claim-delta 1e-5 \
         --canaries 1000
     """
+    from dpaudit.audit.request import Failure
     from dpaudit.audit.result import with_command
     from dpaudit.audit.training.run import Scoring, TrainingRequest, audit_with
     from dpaudit.cli.progress import AuditProgress
@@ -125,7 +126,9 @@ def training(
             work,
             command=command,
             shown=shown,
-            nothing=lambda reason, seconds: request.inconclusive(name, reason, seconds=seconds),
+            nothing=lambda reason, seconds: request.inconclusive(
+                Failure(name=name, reason=reason, seconds=seconds)
+            ),
             to=to,
             formats=formats,
         )

@@ -11,8 +11,9 @@ from command_line import here as dpaudit
 from dpaudit import audit_datasets, audit_mechanism
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.claims.tables import composed_pair
-from dpaudit.audit.options import MechanismOptions
-from dpaudit.audit.result import nothing_counted
+from dpaudit.audit.mechanism.request import MechanismRequest
+from dpaudit.audit.options import DataOptions, MechanismOptions
+from dpaudit.audit.request import Failure
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.targets.functions import sessions
 
@@ -66,7 +67,8 @@ def test_the_other_claims_add_up():
 )
 def test_where_nothing_is_drawn_the_claim_is_that_of_a_release(how, rho):
     claim, options = PrivacyClaim.of(None, rho=0.25), MechanismOptions(**how)
-    result = nothing_counted("m", "died", claim=claim, attack="", options=options)
+    request = MechanismRequest(claim=claim, data=DataOptions(neighbours="0,1"), options=options)
+    result = request.inconclusive(Failure(name="m", reason="died"))
     assert (result.verdict, result.stated.value) == ("inconclusive", rho)
 
 

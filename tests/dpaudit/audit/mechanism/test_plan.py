@@ -16,6 +16,7 @@ from dpaudit.audit.mechanism.run import (
     plan_audit,
 )
 from dpaudit.audit.options import DataOptions, MechanismOptions
+from dpaudit.audit.request import Failure
 from dpaudit.errors import UsageError
 from dpaudit.targets.callables import Subject
 
@@ -123,5 +124,5 @@ def test_a_request_writes_its_own_command(tmp_path):
     file.write_text("age\n1\n2\n")
     search = request_of("search", data={"dataset": file, "features": "m:f"})
     assert search.command("t") == f"{text} search --dataset {file} --features m:f {how}"
-    assert search.inconclusive("t", "died").details == {}
-    assert search.inconclusive("t", "died").samples_requested == 4_000
+    result = search.inconclusive(Failure(name="t", reason="died"))
+    assert (result.reason, result.samples_requested, result.details) == ("died", 4_000, {})

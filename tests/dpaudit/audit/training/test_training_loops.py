@@ -8,6 +8,7 @@ import dpaudit
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.mechanism.one_run_audits import CanaryAudit
 from dpaudit.audit.options import TrainingOptions
+from dpaudit.audit.request import Failure
 from dpaudit.audit.training.loader import audit_loader
 from dpaudit.audit.training.records import join, record, take
 from dpaudit.audit.training.run import (
@@ -98,7 +99,7 @@ def test_scores_alone_decide_the_verdict():
 
 def test_a_training_that_fails_is_inconclusive_by_the_same_request():
     request = request_of(runs=3, by="me")
-    result = request.inconclusive("training x", "train raised", seconds=2.0)
+    result = request.inconclusive(Failure(name="training x", reason="train raised", seconds=2))
     assert (result.verdict, result.reason, result.samples) == ("inconclusive", "train raised", 0)
     assert (result.claim_mu, result.provenance.by, result.seconds) == (1.0, "me", 2.0)
     assert request.command("x:f", score="mine") == (
