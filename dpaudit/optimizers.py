@@ -329,7 +329,7 @@ def audit_optimizer(
     Raises:
         UsageError: not an optimizer that can be audited
             (:func:`~dpaudit.queries.opacus.dry_run.dry_run`), or an option out of range.
-        SamplerError: a step raised, or gave something that is no number.
+        SamplerError: a step raised, or returned something that is not a number.
     """
     try:
         from dpaudit.queries.opacus.dry_run import dry_run

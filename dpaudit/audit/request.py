@@ -30,8 +30,8 @@ class Failure:
     def provenance(self, *, seed: str, by: str) -> Provenance:
         """The provenance of a result without tests."""
         files, versions = ((), {}) if self.identity is None else self.identity
-        made = collect(seed=seed or "none", plugins=())
-        return identified(made, by=by, files=files, versions=versions)
+        provenance = collect(seed=seed or "none", plugins=())
+        return identified(provenance, by=by, files=files, versions=versions)
 
 
 class Request(Protocol[R]):

@@ -98,7 +98,7 @@ def own_attack(attack: Attack) -> NamedAttack:
 
 def _wrong_kind(name: str) -> UsageError:
     return UsageError(
-        f"attack={name}: is no attack on a whole mechanism (dpaudit attack may take it); {_CHOICES}"
+        f"attack={name}: is not an attack on a whole mechanism (try dpaudit attack); {_CHOICES}"
     )
 
 
@@ -137,7 +137,7 @@ def feasible(attack: NamedAttack, releases: Array, value: Array) -> Bools:
         rows = releases[start : start + step]
         units = np.asarray(_call_attack(attack, support.feasible, rows, value))
         if units.dtype != bool or units.ndim != 2 or len(units) != len(rows) or not units.shape[1]:
-            fault = f"gave {units.dtype} of shape {units.shape}, wanted bool ({len(rows)}, units)"
+            fault = f"gave {units.dtype} of shape {units.shape}, expected bool ({len(rows)}, units)"
             raise _attack_error(attack, fault)
         possible[start : start + step] = units.all(axis=1)
     return possible
@@ -158,7 +158,7 @@ def settle(attack: NamedAttack, *releases: Array) -> NamedAttack:
         return attack
     fixed = _call_attack(attack, method, *releases)
     if not isinstance(fixed, SupportAttack):
-        fault = f"settled on {type(fixed).__name__}, wanted an attack like itself"
+        fault = f"settled on {type(fixed).__name__}, expected an attack like itself"
         raise _attack_error(attack, fault)
     return replace(attack, implementation=fixed)
 
@@ -179,7 +179,7 @@ def learn_score(
         values = np.asarray(_call_attack(attack, score, releases))
         if values.dtype.kind not in "iufb" or values.shape != (len(releases),):
             fault = f"gave {values.dtype} of shape {values.shape}"
-            raise _attack_error(attack, f"{fault}, wanted one number for {len(releases)} rows")
+            raise _attack_error(attack, f"{fault}, expected one number for {len(releases)} rows")
         if not np.isfinite(values).all():
             raise _attack_error(attack, "gave a score that is not finite")
         return values.astype(np.float64)
@@ -204,9 +204,9 @@ def probe_pairs(attack: NamedAttack) -> Sequence[tuple[str, Array, Array]]:
         finite = a.ndim == 1 and a.shape == b.shape and np.isfinite([a, b]).all()
         if not finite or np.array_equal(a, b):
             fault = "that are not two different rows of finite numbers"
-            raise _attack_error(attack, f"brought neighbours ({description}) {fault}")
+            raise _attack_error(attack, f"returned neighbours ({description}) {fault}")
     if not neighbours:
-        raise _attack_error(attack, "brought no neighbours")
+        raise _attack_error(attack, "returned no neighbours")
     return neighbours
 
 

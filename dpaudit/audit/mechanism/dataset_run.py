@@ -118,13 +118,13 @@ def audit_question(
             progress=search_progress(progress, "pairs of neighbours tried"),
         )
         pair = winner.pair
-    left = options.time_limit - (time.monotonic() - started)
+    seconds = options.time_limit - (time.monotonic() - started)
     encoded = EncodedReleases(mechanism, pair)
     result = audit_pair(
         encoded,
         neighbours=encoded.neighbours,
         claim=claim,
-        options=dataclasses.replace(options, time_limit=max(left, 1e-3)),
+        options=dataclasses.replace(options, time_limit=max(seconds, 1e-3)),
         progress=progress,
     )
     result = dataclasses.replace(encoded.named(result), seconds=time.monotonic() - started)
@@ -168,8 +168,8 @@ def _describe_search(
 ) -> MechanismResult:
     summary = (
         f"{winner.tried:,} pairs of neighbours ({question.adjacency}) were tried, with "
-        f"{winner.releases:,} releases in all; this one, {winner.origin}, promised most and was "
-        "judged on new releases."
+        f"{winner.releases:,} releases in all; this one, {winner.origin}, was the most "
+        "promising and was judged on new releases."
     )
     advice = [one_line(summary, limit=600)]
     if winner.refused:
@@ -184,7 +184,7 @@ def _describe_search(
         )
     if any("NaN" in text for text in result.details.get("pair", ())):
         advice.append(
-            "A record is NaN: if the mechanism is never given one, say which values there are with "
+            "A record is NaN: if the mechanism is never given one, state the possible values with "
             "--bounds."
         )
     details = {

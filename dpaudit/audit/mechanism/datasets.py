@@ -62,7 +62,7 @@ def read_dataset(path: Path, *, name: str) -> Any:
         raise UsageError(f"{name}={path}: {one_line(error)}; check the path") from None
     except (ValueError, RecursionError, csv.Error) as error:
         raise UsageError(
-            f"{name}={path}: is no {path.suffix} file ({one_line(error, limit=200)}); "
+            f"{name}={path}: is not a {path.suffix} file ({one_line(error, limit=200)}); "
             "write it again"
         ) from None
 

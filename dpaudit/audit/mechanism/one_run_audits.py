@@ -426,7 +426,7 @@ def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.boo
         raise UsageError(f"scores={path}: has no column {error}; {_TABLE}") from None
     except (ValueError, csv.Error) as error:
         raise UsageError(
-            f"scores={path}: holds something else than numbers ({one_line(error)}); {_TABLE}"
+            f"scores={path}: holds something other than numbers ({one_line(error)}); {_TABLE}"
         ) from None
     if score.ndim != 1 or score.shape != member.shape:
         raise UsageError(

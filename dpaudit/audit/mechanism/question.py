@@ -123,7 +123,7 @@ def question_of(options: DataOptions) -> Question | None:
             )
         if not records_of(dataset).records:
             raise UsageError(
-                "dataset: has no records, so nothing tells what one is; begin with at least one"
+                "dataset: has no records, so their fields are unknown; start with at least one"
             )
         limits = read_bounds(bounds) if isinstance(bounds, str) else bounds
         if search_options:
@@ -189,7 +189,7 @@ def _pair(neighbours: Any) -> tuple[Any, Any] | None:
             return None
         if len(parts) != 2:
             raise UsageError(
-                f"neighbours={one_line(neighbours, limit=200)}: {len(parts)} files, wanted two; "
+                f"neighbours={one_line(neighbours, limit=200)}: {len(parts)} files, expected two; "
                 "write 'a.csv;b.csv'"
             )
         first, second = (read_dataset(Path(part), name="neighbours") for part in parts)
@@ -309,7 +309,7 @@ def parse_neighbours(text: str) -> tuple[Vector, Vector]:
     """
     parts = text.split(";") if ";" in text else text.split(",")
     if len(parts) != 2:
-        raise UsageError(f"neighbours={text}: {len(parts)} were given, wanted two; {_HOW}")
+        raise UsageError(f"neighbours={text}: {len(parts)} were given, expected two; {_HOW}")
     first, second = (_vector(part.strip(), text) for part in parts)
     if len(first) != len(second):
         raise UsageError(
@@ -332,7 +332,7 @@ def _vector(part: str, text: str) -> Vector:
     except UsageError:
         raise
     except ValueError:
-        raise UsageError(f"neighbours={text}: {part!r} is no list of numbers; {_HOW}") from None
+        raise UsageError(f"neighbours={text}: {part!r} is not a list of numbers; {_HOW}") from None
     if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
         raise UsageError(f"neighbours={text}: {part!r} must be one row of finite numbers; {_HOW}")
     return vector

@@ -118,7 +118,7 @@ def audit_mechanism(
     Raises:
         UsageError: an unknown name, or a claim, neighbours, attack, α, time limit or sample size
             that does not fit.
-        SamplerError: the mechanism died, did not respond, or released something that is no number.
+        SamplerError: the mechanism died, did not respond, or released what is not a number.
         DpauditError: the attack failed.
 
     >>> import numpy as np
@@ -175,7 +175,7 @@ def audit_datasets(
     request = MechanismRequest.from_keywords(keywords, options=options)
     if request.question is None:
         raise UsageError(
-            "neighbours: are no two data sets; dpaudit.audit_mechanism compares query results"
+            "neighbours: are not two data sets; dpaudit.audit_mechanism compares query results"
         )
     with notebook_bar(progress, unit="releases") as bar:
         return audit_subject(subject(mechanism, in_process=in_process), request, progress=bar)
@@ -350,15 +350,15 @@ def conclude(plan: MechanismPlan, result: MechanismResult, *, sandbox: str) -> M
     result = dataclasses.replace(result, sandbox=sandbox)
     if question is None:
         compared = {"neighbours": request.neighbours, "attack": request.attack_text}
-        words = [w for k, v in compared.items() if v is not None for w in (f"--{k}", v)]
-        return _with_command(result, plan.subject.target, request, words)
-    words = question.repeat_options(result)
-    if not words:
+        texts = [text for k, v in compared.items() if v is not None for text in (f"--{k}", v)]
+        return _with_command(result, plan.subject.target, request, texts)
+    texts = question.repeat_options(result)
+    if not texts:
         alpha, seed = options.alpha, options.seed
         return with_command(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
     if question.names_unwritten_files(result) and any(test.finding for test in result.tests):
         result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
-    return _with_command(result, plan.subject.target, request, words)
+    return _with_command(result, plan.subject.target, request, texts)
 
 
 def _call(plan: MechanismPlan) -> str:
@@ -374,12 +374,12 @@ def _call(plan: MechanismPlan) -> str:
 
 
 def _with_command(
-    result: MechanismResult, target: str, request: MechanismRequest, words: Sequence[str] = ()
+    result: MechanismResult, target: str, request: MechanismRequest, compared: Sequence[str] = ()
 ) -> MechanismResult:
     """The result with the command of the whole audit, for one α."""
     claim, again = words_of(request.claim.options), request.options.again
     return with_command(
-        result, shlex.join(["dpaudit", "mechanism", target, *claim, *words, *again])
+        result, shlex.join(["dpaudit", "mechanism", target, *claim, *compared, *again])
     )
 
 
@@ -461,7 +461,7 @@ def _as_recorded(
     if attack is not None and isinstance(attack.implementation, ProbingAttack):
         raise UsageError(
             f"attack={attack.text}: chooses neighbours itself, and {mechanism.name} has releases "
-            "at two only; leave --attack out"
+            "at only two; leave --attack out"
         )
     if attack is not None and not mechanism.named:
         raise UsageError(

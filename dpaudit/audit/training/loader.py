@@ -49,7 +49,7 @@ class LoaderResult:
         """The verdict in one sentence."""
         findings = [f"{t.name} ({t.effect})" for t in self.tests if t.finding]
         if findings:
-            return f"Finding: the batches are no Poisson samples at rate {self.rate:g}: " + (
+            return f"Finding: the batches are not Poisson samples at rate {self.rate:g}: " + (
                 "; ".join(findings)
             )
         return (

@@ -109,7 +109,7 @@ def values(scores: Sequence[float] | Any, *, of: int) -> npt.NDArray[np.float64]
     try:
         array = np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"score: gave something that is no number ({error})") from None
+        raise UsageError(f"score: returned something that is not a number ({error})") from None
     if array.shape != (of,):
         raise UsageError(f"score: has shape {array.shape}; one number for each of {of} canaries")
     if not np.isfinite(array).all():

@@ -453,7 +453,7 @@ def test_attacks_by_name(install):
     )
     assert named_attack("reach").implementation is SAME.implementation
     assert named_attack("pair-inversion:sampler=x").text == "pair-inversion:sampler=x"
-    with pytest.raises(UsageError, match="attack=made-up: is no attack on a whole mechanism"):
+    with pytest.raises(UsageError, match="attack=made-up: is not an attack on a whole mechanism"):
         named_attack("made-up")
     with pytest.raises(UsageError, match="sampler: attack pair-inversion needs it"):
         named_attack("pair-inversion")
@@ -473,11 +473,11 @@ def raising(*_, **__):
         (Support(raising), "attack=bad: raised RuntimeError: no such table"),
         (Support(lambda y, v: np.ones(len(y), dtype=bool)), r"gave bool of shape \(\d+,\)"),
         (Support(lambda y, v: np.ones(y.shape)), "gave float64"),
-        (Support(lambda y, v: np.ones((len(y), 0), dtype=bool)), "wanted bool"),
+        (Support(lambda y, v: np.ones((len(y), 0), dtype=bool)), "expected bool"),
         (Learner(raising), "raised RuntimeError"),
         (Learner(lambda x: x), "wanted one number"),
         (Learner(lambda x: np.full(len(x), np.nan)), "not finite"),
-        (Prober(), "brought no neighbours"),
+        (Prober(), "returned no neighbours"),
         (Prober(("twice", np.zeros(1), np.zeros(1))), "(twice)"),
         (Prober(("nan", np.zeros(1), np.full(1, np.nan))), "(nan)"),
         (Prober(("lengths", np.zeros(1), np.ones(2))), "(lengths)"),

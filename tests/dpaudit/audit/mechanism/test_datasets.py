@@ -119,7 +119,7 @@ def test_which_neighbours_are_data_sets():
         ({"neighbours": "search", "dataset": np.zeros(1, "i4,f8")}, "has no records; pass"),
         ({"neighbours": "search", "dataset": [1], "bounds": "a"}, "bounds=a"),
         ({"neighbours": "[1];[1"}, "is not two data sets"),
-        ({"neighbours": "a.csv;b.csv;c.csv"}, "3 files, wanted two"),
+        ({"neighbours": "a.csv;b.csv;c.csv"}, "3 files, expected two"),
     ],
 )
 def test_questions_that_do_not_fit_are_refused(given, says):

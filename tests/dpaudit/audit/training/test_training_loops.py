@@ -350,7 +350,7 @@ def test_a_torch_loader():
     batches = (batch for _ in range(4) for batch in loader)
     result = audit_loader(batches, records=N, rate=RATE, seed=1)
     assert result.batches == 40
-    assert str(result).startswith("Finding: the batches are no Poisson samples at rate 0.1: ")
+    assert str(result).startswith("Finding: the batches are not Poisson samples at rate 0.1: ")
 
 
 @pytest.mark.parametrize(
