@@ -43,7 +43,7 @@ from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval, TestResult
 
-__all__ = ["DrawnReleases", "PairAudit", "PairEvidence", "audit_pair", "run_probes"]
+__all__ = ["PairAudit", "PairEvidence", "audit_pair", "run_probes"]
 
 _LEARNING_SECONDS = 30.0
 _CURVE = "trade-off curve, Clopper-Pearson"
@@ -79,24 +79,20 @@ def audit_pair(
         SamplerError: the mechanism failed, or nothing could be counted in time.
         DpauditError: the attack failed.
     """
-    pair = PairAudit(mechanism, neighbours, claim, options, attack, reach)
+    limit = TimeLimit(options.time_limit)
+    pair = PairAudit(mechanism, neighbours, claim, options, limit, attack, reach)
     return pair.conclude(pair.judge(pair.draw(progress=progress)))
 
 
 @dataclass(frozen=True)
-class DrawnReleases:
-    """What was drawn at two neighbours within ``limit``; ``fault`` says why it cannot be judged."""
+class PairEvidence:
+    """What was counted in ``releases``, the least and largest share of α of an event, and details.
+
+    ``fault`` says why they cannot be judged; empty if they were.
+    """
 
     releases: Releases
-    limit: TimeLimit
-    fault: str
-
-
-@dataclass(frozen=True)
-class PairEvidence:
-    """What was counted in ``drawn``, the least and largest share of α of an event, and details."""
-
-    drawn: DrawnReleases
+    fault: str = ""
     judgement: Judgement = _NO_EVENTS
     shares: tuple[float, float] = (0.0, 0.0)
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -114,6 +110,7 @@ class PairAudit:
     neighbours: tuple[Array, Array]
     claim: PrivacyClaim
     options: MechanismOptions
+    limit: TimeLimit
     attack: NamedAttack | None = None
     reach: NamedAttack | None = None
 
@@ -128,14 +125,14 @@ class PairAudit:
     def _root(self) -> KeyedStream:
         return KeyedStream.from_seed(self.options.seed).child("mechanism")
 
-    def draw(self, *, progress: Progress | None = None) -> DrawnReleases:
+    def draw(self, *, progress: Progress | None = None) -> Releases:
         """Draw releases at both neighbours, in the time that there is."""
-        limit, attack = TimeLimit(self.options.time_limit), self.attack
+        attack = self.attack
         releases = draw_releases(
             self.mechanism,
             self.neighbours,
             samples=self.options.samples,
-            limit=limit,
+            limit=self.limit,
             rng=self._root.child("turns").numpy(),
             learning=attack is None or not isinstance(attack.implementation, SupportAttack),
             timed=_is_timed(attack),
@@ -143,19 +140,19 @@ class PairAudit:
         )
         if isinstance(self.mechanism, EncodedReleases):
             releases = self.mechanism.encoded(releases)
-        return DrawnReleases(releases, limit, _fault_of(releases))
+        return releases
 
-    def judge(self, drawn: DrawnReleases) -> PairEvidence:
-        """Count events in what was drawn, unless it cannot be judged."""
-        if drawn.fault:
-            return PairEvidence(drawn)
+    def judge(self, releases: Releases) -> PairEvidence:
+        """Count events in the releases, unless these cannot be judged."""
+        if fault := _fault_of(releases):
+            return PairEvidence(releases, fault)
         if self.attack is None:
-            return self._judge_events(drawn)
-        return self._judge_attack(drawn, self.attack)
+            return self._judge_events(releases)
+        return self._judge_attack(releases, self.attack)
 
-    def _judge_events(self, drawn: DrawnReleases) -> PairEvidence:
+    def _judge_events(self, releases: Releases) -> PairEvidence:
         """Learn events from the first half of the releases and count them in the second."""
-        releases, limit, options = drawn.releases, drawn.limit, self.options
+        limit, options = self.limit, self.options
         more = []
         if self.reach is not None and releases.learn[0].shape[1] == len(self.neighbours[0]):
             more = [support_statistic(self.reach, self.neighbours, learn=releases.learn)]
@@ -170,27 +167,25 @@ class PairAudit:
         )
         judgement = judge(learned, *releases.count, claim=self.claim, alpha=options.alpha)
         details = {"last_bits_excluded": True} if options.real_numbers else {}
-        return PairEvidence(drawn, judgement, learned.shares, details)
+        return PairEvidence(releases, "", judgement, learned.shares, details)
 
-    def _judge_attack(self, drawn: DrawnReleases, attack: NamedAttack) -> PairEvidence:
+    def _judge_attack(self, releases: Releases, attack: NamedAttack) -> PairEvidence:
         """Count the attack's events, and its right guesses."""
         claim, alpha = self.claim, self.options.alpha
-        view = view_releases(
-            attack, drawn.releases, self.neighbours, delta=claim.delta, alpha=alpha
-        )
+        view = view_releases(attack, releases, self.neighbours, delta=claim.delta, alpha=alpha)
         judgement = judge(view.learned, *view.counted, claim=claim, alpha=alpha)
         success = count_right_guesses(view.guesses, rng=self._root.child("guesses").numpy())
         details = {**view.details, "success": success}
-        return PairEvidence(drawn, judgement, view.learned.shares, details)
+        return PairEvidence(releases, "", judgement, view.learned.shares, details)
 
     def conclude(self, evidence: PairEvidence) -> MechanismResult:
         """The verdict with its bounds, advice, and what a pass does not exclude."""
-        judgement, drawn = evidence.judgement, evidence.drawn
+        judgement, releases = evidence.judgement, evidence.releases
         alpha, claim, attack = self.options.alpha, self.claim, self.attack
-        verdict, reason = verdict_of(judgement.tests, drawn.releases.late)
-        if drawn.fault:
-            verdict, reason = "inconclusive", drawn.fault
-        count = sum(map(len, drawn.releases.count))
+        verdict, reason = verdict_of(judgement.tests, releases.late)
+        if evidence.fault:
+            verdict, reason = "inconclusive", evidence.fault
+        count = sum(map(len, releases.count))
         least, most = evidence.shares
         blind = partial(
             two_neighbour_blind_spots,
@@ -219,9 +214,9 @@ class PairAudit:
             mu=at_least(judgement.mu, alpha, _CURVE),
             curve=judgement.curve,
             tests=judgement.tests,
-            samples=count + sum(map(len, drawn.releases.learn)),
+            samples=count + sum(map(len, releases.learn)),
             samples_requested=2 * self.options.samples,
-            seconds=time.monotonic() - drawn.limit.started,
+            seconds=time.monotonic() - self.limit.started,
             advice=self._advice(evidence),
             details={**evidence.details, **claim.details},
             cannot_rule_out=blind() if verdict == "no-finding" else (),
@@ -229,10 +224,10 @@ class PairAudit:
         )
 
     def _advice(self, evidence: PairEvidence) -> tuple[str, ...]:
-        drawn = evidence.drawn
-        first, second = (y[:, :-1] if _is_timed(self.attack) else y for y in drawn.releases.count)
+        count = evidence.releases.count
+        first, second = (y[:, :-1] if _is_timed(self.attack) else y for y in count)
         advice = (
-            "" if drawn.fault else shape_advice(first, second, *self.neighbours),
+            "" if evidence.fault else shape_advice(first, second, *self.neighbours),
             low_bits_advice(evidence.judgement.tests),
             misfit_advice(evidence.details),
             str(getattr(self.mechanism, "advice", "")),
