@@ -229,14 +229,14 @@ ATTACK_SHARE = (EVENT_SHARE + LOW_BITS_SHARE) / 2
 
 @dataclass(frozen=True)
 class AttackView:
-    """An attack's numbers (n, 1) for the counted releases of each neighbour, and events in them.
+    """An attack's ``scores`` (n, 1) of the counted releases of each neighbour, and events in them.
 
     ``guesses`` (n,) are above 0 for the second neighbour, below for the first, 0 where the attack
     cannot say.
     """
 
-    learned: LearnedEvents
-    counted: tuple[Array, Array]
+    events: LearnedEvents
+    scores: tuple[Array, Array]
     guesses: tuple[Array, Array]
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -300,7 +300,7 @@ def _by_support(
     truth = {o: [int(both[i][i].sum()), len(releases.count[i])] for i, o in enumerate(_ORDINAL)}
     return AttackView(
         _events_to_count(attack, events, nested),
-        counted=(codes[0][:, None], codes[1][:, None]),
+        scores=(codes[0][:, None], codes[1][:, None]),
         guesses=(codes[0], codes[1]),
         details={"feasible_at_truth": truth},
     )
@@ -324,11 +324,11 @@ def _by_learning(
         [statistic], s0[:, None], s1[:, None], delta=delta, alpha=ATTACK_SHARE * alpha
     )
     above = _threshold(s0, s1)
-    counted = score(releases.count[0]), score(releases.count[1])
-    guesses = [np.where(s >= above, 1.0, -1.0) for s in counted]
+    scores = score(releases.count[0]), score(releases.count[1])
+    guesses = [np.where(s >= above, 1.0, -1.0) for s in scores]
     return AttackView(
         _events_to_count(attack, events, nested),
-        counted=(counted[0][:, None], counted[1][:, None]),
+        scores=(scores[0][:, None], scores[1][:, None]),
         guesses=(guesses[0], guesses[1]),
         details={"guesses_second_from": above},
     )

@@ -97,7 +97,7 @@ class Band:
     low1: Array
     high1: Array
 
-    def joined(self, other: Band) -> Band:
+    def merge(self, other: Band) -> Band:
         """Both as one; all bounds hold at once if those of both do."""
         mine, its = (dataclasses.astuple(each) for each in (self, other))
         return Band(*(np.concatenate(both) for both in zip(mine, its, strict=True)))

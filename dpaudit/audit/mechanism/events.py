@@ -362,7 +362,7 @@ class NestedEvents:
         alone = one_sided(
             int(k0[at]), n0, int(k1[at]), n1, alpha=alpha / 2, split=self.widest.split
         )
-        return band(k0, n0, k1, n1, alpha=alpha / 2).joined(alone)
+        return band(k0, n0, k1, n1, alpha=alpha / 2).merge(alone)
 
 
 def choose(

@@ -182,14 +182,14 @@ def bounds(
     def at_mu(trial: Trial, level: float, u: float) -> bool:
         return trial.refutes(level, tradeoff_of_mu(u))
 
-    of_epsilon_trials = trials_at(alpha * of_epsilon, at_epsilon)
-    of_mu_trials = trials_at(alpha * of_mu, at_mu)
-    eps, by_eps = largest_refuted(of_epsilon_trials, alpha * of_epsilon, at_epsilon)
-    most_mu, by_mu = largest_refuted(of_mu_trials, alpha * of_mu, at_mu)
+    trials_of_epsilon = trials_at(alpha * of_epsilon, at_epsilon)
+    trials_of_mu = trials_at(alpha * of_mu, at_mu)
+    eps, by_eps = largest_refuted(trials_of_epsilon, alpha * of_epsilon, at_epsilon)
+    most_mu, by_mu = largest_refuted(trials_of_mu, alpha * of_mu, at_mu)
     claimed = tradeoff_of_epsilon(epsilon, delta)
-    p, by_p = least_p(of_epsilon_trials, lambda trial: trial.p(claimed, pair=(epsilon, delta)))
+    p, by_p = least_p(trials_of_epsilon, lambda trial: trial.p(claimed, pair=(epsilon, delta)))
     p_mu, by_p_mu = (
-        (1.0, by_mu) if mu is None else least_p(of_mu_trials, lambda t: t.p(tradeoff_of_mu(mu)))
+        (1.0, by_mu) if mu is None else least_p(trials_of_mu, lambda t: t.p(tradeoff_of_mu(mu)))
     )
     return OneRun(
         epsilon=eps,
@@ -200,8 +200,8 @@ def bounds(
         by_p=by_p,
         p_mu=min(1.0, p_mu / of_mu),
         by_p_mu=by_p_mu,
-        tried=len(of_epsilon_trials),
-        ceiling=max(_ceiling(trial, alpha * of_epsilon) for trial in of_epsilon_trials),
+        tried=len(trials_of_epsilon),
+        ceiling=max(_ceiling(trial, alpha * of_epsilon) for trial in trials_of_epsilon),
     )
 
 

@@ -173,10 +173,10 @@ class PairAudit:
         """Count the attack's events, and its right guesses."""
         claim, alpha = self.claim, self.options.alpha
         view = view_releases(attack, releases, self.neighbours, delta=claim.delta, alpha=alpha)
-        judgement = judge(view.learned, *view.counted, claim=claim, alpha=alpha)
+        judgement = judge(view.events, *view.scores, claim=claim, alpha=alpha)
         success = count_right_guesses(view.guesses, rng=self._root.child("guesses").numpy())
         details = {**view.details, "success": success}
-        return PairEvidence(releases, "", judgement, view.learned.shares, details)
+        return PairEvidence(releases, "", judgement, view.events.shares, details)
 
     def conclude(self, evidence: PairEvidence) -> MechanismResult:
         """The verdict with its bounds, advice, and what a pass does not exclude."""

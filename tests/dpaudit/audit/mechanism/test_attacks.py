@@ -475,7 +475,7 @@ def raising(*_, **__):
         (Support(lambda y, v: np.ones(y.shape)), "gave float64"),
         (Support(lambda y, v: np.ones((len(y), 0), dtype=bool)), "expected bool"),
         (Learner(raising), "raised RuntimeError"),
-        (Learner(lambda x: x), "wanted one number"),
+        (Learner(lambda x: x), "expected one number"),
         (Learner(lambda x: np.full(len(x), np.nan)), "not finite"),
         (Prober(), "returned no neighbours"),
         (Prober(("twice", np.zeros(1), np.zeros(1))), "(twice)"),

@@ -290,7 +290,7 @@ def test_scores(tmp_path):
         ("s.csv", "score,member\nx,1\n", "could not convert"),
         ("s.csv", "score,member\nnan,1\n", "nan in row 1 is not finite"),
         ("s.csv", "score,member\n1,1\n1,2\n", r"member 2.0 in row 2 is neither"),
-        ("s.csv", "score,member\n1\n", "else than numbers"),
+        ("s.csv", "score,member\n1\n", "other than numbers"),
         ("s.txt", "", "score,member"),
         ("s.npz", "no archive", "scores="),
         ("none.csv", None, "cannot be read"),
