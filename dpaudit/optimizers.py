@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,12 @@ import numpy.typing as npt
 from dpaudit import wording
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.mechanism.request import MechanismRequest
 from dpaudit.audit.mechanism.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
     AuditOptions,
+    DataOptions,
     MechanismOptions,
     Progress,
     check_alpha,
@@ -28,7 +30,8 @@ from dpaudit.audit.options import (
     fresh_seed,
 )
 from dpaudit.audit.progress import notebook_bar
-from dpaudit.audit.result import AuditResult, MechanismResult
+from dpaudit.audit.request import NoiseRequest
+from dpaudit.audit.result import AuditResult, MechanismResult, with_command
 from dpaudit.audit.run import SEARCH_SECONDS, audit_subject
 from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
@@ -52,7 +55,6 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
-R = TypeVar("R", AuditResult, MechanismResult)
 
 _MOST_COORDINATES = 65_536
 _LEAST_STEPS = 64
@@ -194,8 +196,8 @@ class OptimizerResult(Described):
         return tuple(dict.fromkeys(spots))
 
     def __repr__(self) -> str:
-        shown = math.floor(100 * self.step.epsilon.low) / 100
-        bound = f"one step: ε {self.step_epsilon:.3g} claimed, ≥ {shown:g} shown"
+        low = math.floor(100 * self.step.epsilon.low) / 100
+        bound = f"one step: ε {self.step_epsilon:.3g} claimed, ≥ {low:g} shown"
         return f"<OptimizerResult: {self.verdict}, {self.optimizer}, {bound}>"
 
     def __str__(self) -> str:
@@ -204,9 +206,9 @@ class OptimizerResult(Described):
             sentence = f"{sentence.rstrip('.')}; cannot_rule_out lists what this cannot exclude."
         lines = [
             sentence,
-            f"  noise: {_said(self.noise)}",
-            f"  clipping: {_said(self.clipping)}",
-            f"  step: {_said(self.step)}",
+            f"  noise: {_sentence_of(self.noise)}",
+            f"  clipping: {_sentence_of(self.clipping)}",
+            f"  step: {_sentence_of(self.step)}",
             f"  {self.note}",
         ]
         text = "\n".join(_WRAP.fill(line) for line in lines)
@@ -216,12 +218,12 @@ class OptimizerResult(Described):
 
 def describe(result: OptimizerResult) -> Report:
     """The report of an audit of one step of an optimizer: its three parts."""
-    parts = {name: (part.verdict, _said(part)) for name, part in result._parts.items()}
+    parts = {name: (part.verdict, _sentence_of(part)) for name, part in result._parts.items()}
     table = Table(
         columns=(
             Column("Part", tuple(parts)),
             Column("Verdict", tuple(verdict for verdict, _ in parts.values())),
-            Column("In words", tuple(words for _, words in parts.values())),
+            Column("In words", tuple(text for _, text in parts.values())),
         ),
         caption="The parts of the audit",
         marked=tuple(verdict == "finding" for verdict, _ in parts.values()),
@@ -241,10 +243,10 @@ def describe(result: OptimizerResult) -> Report:
                 name=name,
                 outcome=outcomes[verdict],  # type: ignore[arg-type]
                 group="parts",
-                effect=words,
+                effect=text,
                 reproduce=again if verdict == "finding" else "",
             )
-            for name, (verdict, words) in parts.items()
+            for name, (verdict, text) in parts.items()
         ),
         sections=(Section(title="What was found", blocks=(table,)),),
         blind_spots=result.cannot_rule_out,
@@ -297,7 +299,7 @@ def audit_optimizer(
     engine: Any = None,
     options: OptimizerOptions | None = None,
     progress: Progress | None = None,
-    **given: Any,
+    **keywords: Any,
 ) -> OptimizerResult:
     """Audit one step of an Opacus optimizer: its noise, its clipping and its ε.
 
@@ -327,7 +329,7 @@ def audit_optimizer(
     Raises:
         UsageError: not an optimizer that can be audited
             (:func:`~dpaudit.queries.opacus.dry_run.dry_run`), or an option out of range.
-        SamplerError: a step raised, or gave something that is no number.
+        SamplerError: a step raised, or returned something that is not a number.
     """
     try:
         from dpaudit.queries.opacus.dry_run import dry_run
@@ -336,56 +338,26 @@ def audit_optimizer(
             f"optimizer: {error.name} is not installed; pip install 'dpaudit[opacus]'"
         ) from None
 
-    asked = from_keywords(OptimizerOptions, given, options)
+    options = from_keywords(OptimizerOptions, keywords, options)
     if engine is not None and not hasattr(engine, "accountant"):
         raise UsageError(f"engine={type(engine).__name__}: must be the PrivacyEngine")
-    private, delta = _optimizer_of(optimizer), asked.delta
-    name = type(private).__name__
-    shared: dict[str, Any] = {
-        "alpha": asked.alpha / 2,
-        "seed": asked.seed,
-        "time_limit": asked.time_limit,
-    }
-    with dry_run(private, seed=asked.seed) as dry:
-        sigma, bound = _claimed(dry, asked.noise_multiplier, asked.max_grad_norm)
+    private, delta = _optimizer_of(optimizer), options.delta
+    with dry_run(private, seed=options.seed) as dry:
+        sigma, bound = _claimed_noise(dry, options.noise_multiplier, options.max_grad_norm)
         one_step = gaussian_epsilon(delta, sigma=sigma, sensitivity=bound)
         began = time.monotonic()
         clipping = _clipping(dry, bound)
         seconds = (time.monotonic() - began) / (clipping.tried + 1)  # of a step
-        kept, blocks = _coordinates(dry.sizes), _Blocks(dry.dim)
-        rows = max(_LEAST_STEPS, asked.samples // len(kept))
-        with notebook_bar(progress, unit="values") as shown:
-            noise = audit_subject(
-                Subject(f"the noise of {name}", function=_noise(dry, kept)),
-                claim=f"gaussian:sigma={dry.added(sigma):.12g}",
-                options=AuditOptions(
-                    dim=len(kept),
-                    samples=rows * len(kept),
-                    **shared,
-                    search_limit=SEARCH_SECONDS,
-                    allow_predictable=True,  # the dry run seeds torch's generator itself
-                ),
-                progress=shown,
-            )
-        with notebook_bar(progress, unit="steps") as shown:
-            step = audit_mechanism_subject(
-                Subject(f"a step of {name}", function=_step(dry, bound, blocks)),
-                claim=PrivacyClaim(one_step, delta, bound / sigma),
-                neighbours="0,1",
-                attack=None,
-                options=MechanismOptions(
-                    samples=asked.releases or _affordable(seconds, blocks.count),
-                    **shared,
-                    real_numbers=True,
-                ),
-                progress=shown,
-            )
+        audit = _StepAudit(dry, type(private).__name__, options, progress)
+        noise = audit.noise(sigma)
+        claim = PrivacyClaim(one_step, delta, bound / sigma)
+        step = audit.releases(claim, bound=bound, seconds=seconds)
     verdicts = {noise.verdict, clipping.verdict, step.verdict}
     run, note = _note(engine, delta=delta, multiplier=sigma / bound, one_step=one_step)
     result = OptimizerResult(
         verdict=max(verdicts, key=_SEVERITY.index),
-        optimizer=name,
-        alpha=asked.alpha,
+        optimizer=audit.name,
+        alpha=options.alpha,
         noise=noise,
         clipping=clipping,
         step=step,
@@ -393,10 +365,61 @@ def audit_optimizer(
         step_epsilon=one_step,
         run_epsilon=run,
         note=note,
-        seed=asked.seed,
+        seed=options.seed,
     )
     again = result.reproduce
-    return dataclasses.replace(result, noise=_named(noise, again), step=_named(step, again))
+    return dataclasses.replace(
+        result, noise=with_command(noise, again), step=with_command(step, again)
+    )
+
+
+@dataclass(frozen=True)
+class _StepAudit:
+    """The audits of a dry run's steps, each at half of α: of their noise, and of their ε."""
+
+    dry: DryRun
+    name: str
+    options: OptimizerOptions
+    progress: Progress | None
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        options = self.options
+        return {"alpha": options.alpha / 2, "seed": options.seed, "time_limit": options.time_limit}
+
+    def noise(self, sigma: float) -> AuditResult:
+        """Audit what a step adds to gradients of zero against N(0, ``sigma``²)."""
+        coordinates = _coordinates(self.dry.sizes)
+        dim = len(coordinates)
+        request = NoiseRequest(
+            claim=f"gaussian:sigma={self.dry.added(sigma):.12g}",
+            options=AuditOptions(
+                dim=dim,
+                samples=max(_LEAST_STEPS, self.options.samples // dim) * dim,
+                search_limit=SEARCH_SECONDS,
+                allow_predictable=True,  # the dry run seeds torch's generator itself
+                **self._shared,
+            ),
+        )
+        subject = Subject(f"the noise of {self.name}", function=_noise(self.dry, coordinates))
+        with notebook_bar(self.progress, unit="values") as bar:
+            return audit_subject(subject, request, progress=bar)
+
+    def releases(self, claim: PrivacyClaim, *, bound: float, seconds: float) -> MechanismResult:
+        """Audit a step, which takes ``seconds``, with and without one more record."""
+        blocks = _Blocks(self.dry.dim)
+        request = MechanismRequest(
+            claim=claim,
+            data=DataOptions(neighbours="0,1"),
+            options=MechanismOptions(
+                samples=self.options.releases or _affordable_releases(seconds, blocks.count),
+                real_numbers=True,
+                **self._shared,
+            ),
+        )
+        subject = Subject(f"a step of {self.name}", function=_step(self.dry, bound, blocks))
+        with notebook_bar(self.progress, unit="steps") as bar:
+            return audit_mechanism_subject(subject, request, progress=bar)
 
 
 def assert_private_step(optimizer: Any, *, alpha: float = 1e-4, **options: Any) -> OptimizerResult:
@@ -420,19 +443,21 @@ def assert_private_step(optimizer: Any, *, alpha: float = 1e-4, **options: Any) 
     return result
 
 
-def _optimizer_of(given: Any) -> Any:
-    if not isinstance(given, tuple):
-        return given
-    found = [part for part in given if hasattr(part, "original_optimizer")]
-    if len(found) != 1:
+def _optimizer_of(candidate: Any) -> Any:
+    if not isinstance(candidate, tuple):
+        return candidate
+    optimizers = [part for part in candidate if hasattr(part, "original_optimizer")]
+    if len(optimizers) != 1:
         raise UsageError(
-            f"optimizer: a tuple with {len(found)} Opacus optimizers; give what make_private "
+            f"optimizer: a tuple with {len(optimizers)} Opacus optimizers; give what make_private "
             "returned, or the optimizer itself"
         )
-    return found[0]
+    return optimizers[0]
 
 
-def _claimed(dry: DryRun, multiplier: float | None, bound: float | None) -> tuple[float, float]:
+def _claimed_noise(
+    dry: DryRun, multiplier: float | None, bound: float | None
+) -> tuple[float, float]:
     """The σ and the clipping bound that the accountant counts on."""
     for name, value in (("noise_multiplier", multiplier), ("max_grad_norm", bound)):
         if value is not None and not (value > 0 and math.isfinite(value)):
@@ -456,12 +481,12 @@ def _coordinates(sizes: Iterable[int]) -> Array:
     )
 
 
-def _noise(dry: DryRun, kept: Array) -> Callable[[int, int], Array]:
+def _noise(dry: DryRun, coordinates: Array) -> Callable[[int, int], Array]:
     def noise(n: int, d: int) -> Array:
         rows = np.empty((n, d))
         for row in rows:
             step = dry.step(dry.zeros(1))
-            row[:] = step.released[kept].double().cpu().numpy()
+            row[:] = step.released[coordinates].double().cpu().numpy()
             row *= step.scale
         return rows
 
@@ -529,7 +554,7 @@ class _Blocks:
         return np.asarray((grid.sum(0) * self._unit).double().cpu())
 
 
-def _affordable(seconds: float, blocks: int) -> int:
+def _affordable_releases(seconds: float, blocks: int) -> int:
     """Releases at each of two neighbours, if a step takes ``seconds``, or twice that."""
     steps = _RELEASE_SECONDS / seconds / 4
     return max(MINIMUM_SAMPLES, min(_RELEASES, int(steps * blocks)))
@@ -547,8 +572,8 @@ def _step(dry: DryRun, bound: float, blocks: _Blocks) -> Callable[[float, int], 
     def step(value: float, n: int) -> Array:
         released = np.empty((-(-n // blocks.count), blocks.count))
         for row in released:
-            taken = dry.step(batches[int(value)])
-            row[:] = blocks.along(taken.released) * taken.scale - constant
+            outcome = dry.step(batches[int(value)])
+            row[:] = blocks.along(outcome.released) * outcome.scale - constant
         return released.reshape(-1)[:n]
 
     return step
@@ -570,18 +595,12 @@ def _note(
     return run, f"{note}; the run's ε is {run:.3g} after {steps:,} steps."
 
 
-def _named(result: R, again: str) -> R:
-    """The result with the call that repeats its findings."""
-    tests = tuple(dataclasses.replace(t, reproduce=again) if t.finding else t for t in result.tests)
-    return dataclasses.replace(result, tests=tests)
-
-
-def _said(part: AuditResult | ClippingResult | MechanismResult) -> str:
+def _sentence_of(part: AuditResult | ClippingResult | MechanismResult) -> str:
     """A part's verdict in one sentence."""
     if isinstance(part, ClippingResult):
         return part.sentence
-    words, cut, _ = str(part).splitlines()[0].partition("; what this cannot exclude")
-    found = next((t for t in part.tests if t.finding), None)
-    if isinstance(part, AuditResult) and found is not None:
-        return f"{words} By {found.name}: {found.effect}."
-    return f"{words}." if cut else words
+    headline, cut, _ = str(part).splitlines()[0].partition("; what this cannot exclude")
+    first = next((t for t in part.tests if t.finding), None)
+    if isinstance(part, AuditResult) and first is not None:
+        return f"{headline} By {first.name}: {first.effect}."
+    return f"{headline}." if cut else headline

@@ -427,7 +427,7 @@ class ClaimOptions:
         """
         from dpaudit.audit.claims import PrivacyClaim
 
-        return PrivacyClaim.stated_by(self)
+        return PrivacyClaim.from_options(self)
 
 
 def check_alpha(alpha: float) -> None:

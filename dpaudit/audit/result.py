@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from dpaudit.audit.options import AuditOptions, MechanismOptions
-from dpaudit.provenance import collect, identified
 from dpaudit.report import Described
 from dpaudit.types import (
     Amount,
@@ -26,17 +24,11 @@ from dpaudit.types import (
     smallest_p,
 )
 
-if TYPE_CHECKING:
-    from dpaudit.audit.claims import PrivacyClaim
-    from dpaudit.targets.identity import Identity
-
 __all__ = [
     "AuditResult",
     "MechanismResult",
     "StatedClaim",
     "at_least",
-    "result_without_releases",
-    "result_without_values",
     "with_command",
     "without_secrets",
 ]
@@ -186,78 +178,3 @@ def with_command(result: R, command: str) -> R:
     """The result with the command that reproduces its findings."""
     tests = tuple(replace(t, reproduce=command) if t.finding else t for t in result.tests)
     return replace(result, tests=tests)
-
-
-def result_without_values(
-    sampler: str,
-    reason: str,
-    *,
-    claim: str,
-    options: AuditOptions,
-    sandbox: str = "",
-    identity: Identity | None = None,
-    seconds: float = 0.0,
-) -> AuditResult:
-    """The result of an audit whose sampler gave no value."""
-    return AuditResult(
-        verdict="inconclusive",
-        reason=reason,
-        sampler=sampler,
-        claim=claim,
-        alpha=options.alpha,
-        tests=(),
-        samples=0,
-        samples_requested=options.samples,
-        dims=(),
-        sandbox=sandbox,
-        seconds=seconds,
-        cannot_rule_out=(),
-        provenance=_provenance(options, identity),
-    )
-
-
-def result_without_releases(
-    mechanism: str,
-    reason: str,
-    *,
-    claim: PrivacyClaim,
-    attack: str,
-    options: MechanismOptions,
-    sandbox: str = "",
-    identity: Identity | None = None,
-    seconds: float = 0.0,
-) -> MechanismResult:
-    """The result of an audit whose mechanism gave no release."""
-    method, claim = "none: nothing was counted", options.claimed(claim)
-    return MechanismResult(
-        verdict="inconclusive",
-        reason=reason,
-        mechanism=mechanism,
-        method=method,
-        attack=attack,
-        details=claim.details,
-        neighbours=(),
-        claim_epsilon=claim.epsilon,
-        claim_delta=claim.delta,
-        claim_mu=claim.mu,
-        stated=claim.shown((), options.alpha),
-        alpha=options.alpha,
-        epsilon=Interval(low=0.0, high=math.inf, confidence=1 - options.alpha, method=method),
-        delta=None,
-        mu=None,
-        curve=(),
-        tests=(),
-        samples=0,
-        samples_requested=options.samples,
-        sandbox=sandbox,
-        seconds=seconds,
-        advice=(),
-        cannot_rule_out=(),
-        provenance=_provenance(options, identity),
-    )
-
-
-def _provenance(options: AuditOptions | MechanismOptions, identity: Identity | None) -> Provenance:
-    provenance = collect(seed=options.seed or "none", plugins=())
-    files, versions = ((), {}) if identity is None else identity
-    return identified(provenance, by=options.by, files=files, versions=versions)

@@ -20,6 +20,7 @@ from dpaudit.audit.block import BitWriter
 from dpaudit.audit.options import DEFAULT_SAMPLES, MINIMUM_SAMPLES, AuditOptions, Progress
 from dpaudit.audit.plan import Plan, drawing_seconds, plan_audit
 from dpaudit.audit.progress import notebook_bar
+from dpaudit.audit.request import NoiseRequest
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.sampling import Sampling
 from dpaudit.audit.verdict import cause_of, excluded_by, judge, predictable, too_slow, verdict_of
@@ -112,17 +113,15 @@ def audit_sampler(
     'finding'
     """
     options = from_keywords(AuditOptions, keywords, options)
+    what = subject(sampler, in_process=in_process)
     with notebook_bar(progress, unit="values") as bar:
-        return audit_subject(
-            subject(sampler, in_process=in_process), claim=claim, options=options, progress=bar
-        )
+        return audit_subject(what, NoiseRequest(claim=claim, options=options), progress=bar)
 
 
 def audit_subject(
     subject: Subject,
+    request: NoiseRequest,
     *,
-    claim: str | None,
-    options: AuditOptions,
     identity: Identity | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
@@ -131,6 +130,7 @@ def audit_subject(
     ``identity`` is the result of :func:`~dpaudit.targets.identity.identify` for the target, if the
     caller has it. Errors are those of :func:`audit_sampler`.
     """
+    claim, options = request.claim, request.options
     if subject.target is None:
         return _audit_here(subject, claim=claim, options=options, progress=progress)
     law = None if claim is None else Claim.parse(claim)

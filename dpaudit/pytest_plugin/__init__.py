@@ -43,14 +43,14 @@ def __getattr__(name: str) -> Any:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add command-line options, each with an ini value of the same meaning."""
     group = parser.getgroup("dpaudit", "audits of differential-privacy noise (dpaudit)")
-    for name, what in (
+    for name, meaning in (
         ("samples", f"values that an audit of noise draws (default {SAMPLES:,})"),
         ("alpha", f"chance of a finding against an honest sampler, each audit (default {ALPHA:g})"),
         ("out", "write each audit's report.html and result.json to its own folder below this one"),
     ):
         metavar = "DIR" if name == "out" else "NUMBER"
-        group.addoption(f"--dpaudit-{name}", metavar=metavar, help=what)
-        parser.addini(f"dpaudit_{name}", help=what)
+        group.addoption(f"--dpaudit-{name}", metavar=metavar, help=meaning)
+        parser.addini(f"dpaudit_{name}", help=meaning)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,11 +74,11 @@ def dpaudit(request: pytest.FixtureRequest) -> Auditor:
     """``assert_no_finding`` and ``assert_finding`` audit noise, ``assert_private`` a mechanism."""
     from dpaudit.pytest_plugin.auditor import Auditor
 
-    config, kept = request.config, request.node.user_properties
+    config, properties = request.config, request.node.user_properties
 
     def record(audit: dict[str, Any]) -> None:
         # goes with the report: to xdist's controller, and into JUnit XML
-        kept.append((_PROPERTY, json.dumps(audit)))
+        properties.append((_PROPERTY, json.dumps(audit)))
 
     return Auditor(
         node=request.node.nodeid,
@@ -107,13 +107,13 @@ class _Session:
 
 
 def _summary(audits: list[dict[str, Any]]) -> str:
-    found = sum(a["verdict"] == "finding" for a in audits)
+    findings = sum(a["verdict"] == "finding" for a in audits)
     unclear = sum(a["verdict"] == "inconclusive" for a in audits)
     judged = [a["alpha"] for a in audits if not a["control"]]
     controls = len(audits) - len(judged)
     parts = [
         f"{len(audits)} audit{'s' if len(audits) != 1 else ''}",
-        f"{found} with a finding",
+        f"{findings} with a finding",
         *([f"{unclear} inconclusive"] if unclear else []),
         *([f"{controls} known-bad control{'s' if controls != 1 else ''}"] if controls else []),
     ]
@@ -126,18 +126,10 @@ def _summary(audits: list[dict[str, Any]]) -> str:
 
 def _value(config: pytest.Config, name: str) -> tuple[str, str]:
     """Where a value was set, and the value: the command line comes before the ini file."""
-    given = config.getoption(f"dpaudit_{name}")
-    if given is not None:
-        return f"--dpaudit-{name}", given
+    value = config.getoption(f"dpaudit_{name}")
+    if value is not None:
+        return f"--dpaudit-{name}", value
     return f"dpaudit_{name}", config.getini(f"dpaudit_{name}")
-
-
-def _number(config: pytest.Config, name: str, default: float) -> float:
-    where, text = _value(config, name)
-    try:
-        return float(text) if text else default
-    except ValueError:
-        raise pytest.UsageError(f"{where}={text}: not a number; write e.g. {default:g}") from None
 
 
 def _samples(config: pytest.Config) -> int:
@@ -157,10 +149,14 @@ def _samples(config: pytest.Config) -> int:
 
 
 def _alpha(config: pytest.Config) -> float:
-    alpha = _number(config, "alpha", ALPHA)
+    where, text = _value(config, "alpha")
+    try:
+        alpha = float(text) if text else ALPHA
+    except ValueError:
+        raise pytest.UsageError(f"{where}={text}: not a number; write e.g. {ALPHA:g}") from None
     if not 0 < alpha < 1:
         raise pytest.UsageError(
-            f"dpaudit_alpha={alpha:g}: must lie strictly between 0 and 1, e.g. {ALPHA:g}"
+            f"{where}={text}: must lie strictly between 0 and 1, e.g. {ALPHA:g}"
         )
     return alpha
 

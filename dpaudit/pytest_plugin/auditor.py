@@ -9,23 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from dpaudit.audit.mechanism.question import neighbours_text, question_of, with_pair_in
+from dpaudit.audit.mechanism.question import with_pair_in
+from dpaudit.audit.mechanism.request import MechanismRequest
 from dpaudit.audit.mechanism.run import audit_subject as audit_mechanism_subject
-from dpaudit.audit.options import AuditOptions, ClaimOptions, DataOptions, MechanismOptions
-from dpaudit.audit.result import (
-    AuditResult,
-    MechanismResult,
-    result_without_releases,
-    result_without_values,
-)
+from dpaudit.audit.options import AuditOptions
+from dpaudit.audit.request import AuditRequest, Failure, NoiseRequest
+from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import audit_subject
 from dpaudit.errors import DpauditError, SamplerError, UsageError
-from dpaudit.options import command_of, from_keywords, parted
+from dpaudit.options import from_keywords
 from dpaudit.render import headline, write_report
 from dpaudit.render.parts import finding_text, safe
 from dpaudit.report import Report, describe
 from dpaudit.results.text import printable
-from dpaudit.targets.callables import Subject, reproducible, subject
+from dpaudit.targets.callables import reproducible, subject
 
 __all__ = ["RELEASES", "Auditor"]
 
@@ -36,7 +33,6 @@ _MOST = 8  # findings that a message lists
 _LONGEST = 20_000  # characters of a command
 
 Named = str | Callable[..., Any]
-Asked = TypeVar("Asked", AuditOptions, MechanismOptions)
 R = TypeVar("R", bound=AuditResult | MechanismResult)
 
 
@@ -67,7 +63,7 @@ class Auditor:
         """``node`` is the test's id; ``record`` gets each audit as a JSON-ready dictionary."""
         self._node, self._samples, self._alpha = node, samples, alpha
         self._out, self._record = out, record
-        self._made = 0
+        self._audits = 0
 
     def assert_no_finding(
         self,
@@ -89,7 +85,7 @@ class Auditor:
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        return self._noise(sampler, claim, in_process, options, control=False).passed()
+        return self._audit_noise(sampler, claim, in_process, options, control=False).require_pass()
 
     def assert_finding(
         self,
@@ -108,15 +104,17 @@ class Auditor:
         """
         __tracebackhide__ = True
         options.setdefault("all_values", bool(by))
-        audited = self._noise(sampler, claim, in_process, options, control=True)
+        audited = self._audit_noise(sampler, claim, in_process, options, control=True)
         if audited.result.verdict == "inconclusive":
             raise audited.failure()
-        found = {t.name for t in audited.result.tests if t.finding}
-        missing = [name for name in ([by] if isinstance(by, str) else by) if name not in found]
-        if not found or missing:
+        findings = {t.name for t in audited.result.tests if t.finding}
+        missing = [name for name in ([by] if isinstance(by, str) else by) if name not in findings]
+        if not findings or missing:
             result, again, page = audited
-            wanted = " and ".join(missing)
-            raise AssertionError(nothing_found(result, wanted=wanted, again=again, page=page))
+            missing_tests = " and ".join(missing)
+            raise AssertionError(
+                missed_control(result, missing=missing_tests, again=again, page=page)
+            )
         return audited.result
 
     def assert_private(
@@ -143,38 +141,16 @@ class Auditor:
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        data, claimed, how = parted(options, DataOptions, ClaimOptions, MechanismOptions)
-        compared, claims = from_keywords(DataOptions, data), from_keywords(ClaimOptions, claimed)
-        question = question_of(compared)
-        if question is None:
-            compared = DataOptions(neighbours=neighbours_text(compared.neighbours))
-        else:
-            compared = DataOptions(neighbours=question.shown)
-        own = {"samples": RELEASES, "alpha": self._alpha, "seed": self._own_seed()}
-        claim = claims.claim()
+        own: dict[str, Any] = {"samples": RELEASES, "alpha": self._alpha, "seed": self._own_seed()}
         return self._audit(
             mechanism,
             in_process,
-            lambda: from_keywords(MechanismOptions, how, **own),
-            lambda what, options: audit_mechanism_subject(
-                what,
-                claim=claim,
-                neighbours=compared.neighbours if question is None else None,
-                attack=attack,
-                options=options,
-                question=question,
-            ),
-            lambda name, reason, options: result_without_releases(
-                name, reason, claim=claim, attack=attack or "", options=options
-            ),
-            lambda target, options: command_of(
-                "mechanism", target, claim.options, compared, options, attack=attack
-            ),
-            about={"claim": claim.text},
+            lambda: MechanismRequest.from_keywords(options, attack=attack, **own),
+            audit_mechanism_subject,
             control=False,
-        ).passed()
+        ).require_pass()
 
-    def _noise(
+    def _audit_noise(
         self,
         sampler: Named,
         claim: str | None,
@@ -182,59 +158,56 @@ class Auditor:
         options: Mapping[str, Any],
         *,
         control: bool,
-    ) -> _Audited[AuditResult]:
+    ) -> _Audit[AuditResult]:
         __tracebackhide__ = True
-        parted(options, AuditOptions)
         own = {"samples": self._samples, "alpha": self._alpha, "seed": self._own_seed()}
         return self._audit(
             sampler,
             in_process,
-            lambda: from_keywords(AuditOptions, options, **own),
-            lambda what, options: audit_subject(what, claim=claim, options=options),
-            lambda name, reason, options: result_without_values(
-                name, reason, claim=claim or "its claim", options=options
-            ),
-            lambda target, options: command_of("audit", target, options, claim=claim),
-            about={"claim": claim or "its claim"},
+            lambda: NoiseRequest(claim=claim, options=from_keywords(AuditOptions, options, **own)),
+            audit_subject,
             control=control,
         )
 
     def _audit(
         self,
-        given: Named,
+        audited: Named,
         in_process: bool | None,
-        options_of: Callable[[], Asked],
-        run: Callable[[Subject, Asked], R],
-        nothing: Callable[[str, str, Asked], R],
-        command: Callable[[str, Asked], str],
+        request_of: Callable[[], AuditRequest[R]],
+        audit: Callable[..., R],
         *,
-        about: Mapping[str, Any],
         control: bool,
-    ) -> _Audited[R]:
+    ) -> _Audit[R]:
         """Run one audit, keep its report, and record it for the session's summary."""
         __tracebackhide__ = True
-        self._made += 1
+        self._audits += 1
         page = None
         try:
-            options, what = options_of(), subject(given, in_process=in_process)
-            if what.target is None:
+            request, target = request_of(), subject(audited, in_process=in_process)
+            if target.target is None:
                 again = shlex.join(["pytest", self._node])
-                result = reproducible(run(what, options), what, again=again)
+                result = reproducible(audit(target, request), target, again=again)
             else:
-                again = what.command(command(what.target, options))
-                result = run(what, options)
+                again = target.command(request.command(target.target))
+                result = audit(target, request)
         except SamplerError as error:
-            result = nothing(what.name, str(error), options)
+            result = request.inconclusive(Failure(name=target.name, reason=str(error)))
         except DpauditError as error:
             raise type(error)(str(error)) from None
         else:
             result, page = self._write(result)
-        named = "sampler" if isinstance(result, AuditResult) else "mechanism"
-        shown = {named: printable(getattr(result, named), limit=200), **about}
-        judged = {"verdict": result.verdict, "alpha": options.alpha, "control": control}
-        self._record(shown | judged)
+        kind = "sampler" if isinstance(result, AuditResult) else "mechanism"
+        self._record(
+            {
+                kind: printable(getattr(result, kind), limit=200),
+                "claim": request.claim_text,
+                "verdict": result.verdict,
+                "alpha": request.options.alpha,
+                "control": control,
+            }
+        )
         first = next((t.reproduce for t in result.tests if t.finding and t.reproduce), again)
-        return _Audited(result, first, page)
+        return _Audit(result, first, page)
 
     def _write(self, result: R) -> tuple[R, Path | None]:
         """The report, if one is kept, and ``result`` with the files that its commands name."""
@@ -259,17 +232,17 @@ class Auditor:
         return self._digest()[:16]
 
     def _digest(self) -> str:
-        return hashlib.sha256(f"{self._node}#{self._made}".encode()).hexdigest()
+        return hashlib.sha256(f"{self._node}#{self._audits}".encode()).hexdigest()
 
 
-class _Audited(NamedTuple, Generic[R]):
+class _Audit(NamedTuple, Generic[R]):
     """The result, the command that shows it again, and its page, if one was kept."""
 
     result: R
     again: str
     page: Path | None
 
-    def passed(self) -> R:
+    def require_pass(self) -> R:
         __tracebackhide__ = True
         if self.result.verdict != "no-finding":
             raise self.failure()
@@ -282,24 +255,24 @@ class _Audited(NamedTuple, Generic[R]):
 def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | None) -> str:
     """The message for a finding or an inconclusive audit, with the command and the report."""
     report = safe(describe(result))
-    found = report.findings
+    contradictions = report.findings
     lines = [_verdict(report, page), f"  audited: {_target(report)}"]
     lines += _pair(result)
-    lines += [f"  {finding_text(c)}" for c in found[:_MOST]]
-    if len(found) > _MOST:
-        lines.append(f"  and {len(found) - _MOST} more findings")
+    lines += [f"  {finding_text(c)}" for c in contradictions[:_MOST]]
+    if len(contradictions) > _MOST:
+        lines.append(f"  and {len(contradictions) - _MOST} more findings")
     lines.append(f"To see it again: {printable(again, limit=_LONGEST)}")
-    lines += [f"What it means: dpaudit explain {c.topic}" for c in found[:1]]
-    return "\n".join([*lines, _kept(page)])
+    lines += [f"What it means: dpaudit explain {c.topic}" for c in contradictions[:1]]
+    return "\n".join([*lines, _report_line(page)])
 
 
-def nothing_found(
-    result: AuditResult | MechanismResult, *, wanted: str, again: str, page: Path | None
+def missed_control(
+    result: AuditResult | MechanismResult, *, missing: str, again: str, page: Path | None
 ) -> str:
     """The message for a known-bad control that was not caught."""
     report = safe(describe(result))
     tests = [c for c in report.checks if c.group == "tests" and not c.facts.get("advisory")]
-    by = f" by {printable(wanted, limit=200)}" if wanted else ""
+    by = f" by {printable(missing, limit=200)}" if missing else ""
     lines = [
         f"A known-bad control was not caught{by}. {_verdict(report, page)}",
         f"  audited: {_target(report)}",
@@ -307,7 +280,7 @@ def nothing_found(
         "Raise samples=, or check that the control still has the flaw.",
         f"To see it again: {printable(again, limit=_LONGEST)}",
     ]
-    return "\n".join([*lines, _kept(page)])
+    return "\n".join([*lines, _report_line(page)])
 
 
 def _verdict(report: Report, page: Path | None) -> str:
@@ -332,5 +305,5 @@ def _pair(result: AuditResult | MechanismResult) -> list[str]:
     return lines
 
 
-def _kept(page: Path | None) -> str:
+def _report_line(page: Path | None) -> str:
     return f"Report: {page or 'none was kept; --dpaudit-out DIR keeps one'}"

@@ -32,8 +32,8 @@ __all__ = [
     "load_checkpoint",
     "locked",
     "read_tensors",
-    "recalled",
-    "remembered",
+    "recall",
+    "remember",
     "save_checkpoint",
     "write_atomically",
 ]
@@ -69,18 +69,18 @@ def accuracy_from_counts(correct: int, total: int, *, confidence: float = 0.95) 
     )
 
 
-def recalled(path: Path, *, key: str) -> Accuracy | None:
+def recall(path: Path, *, key: str) -> Accuracy | None:
     """The accuracy under ``key`` in the JSON file ``path``, if there is one.
 
     Raises:
-        UsageError: the file is there and not what :func:`remembered` writes.
+        UsageError: the file is there and not what :func:`remember` writes.
     """
-    found = _read(path).get(key)
-    return None if found is None else accuracy_from_counts(*found[:2])
+    value = _read(path).get(key)
+    return None if value is None else accuracy_from_counts(*value[:2])
 
 
-def remembered(path: Path, *, key: str, of: str, measure: Callable[[], Accuracy]) -> Accuracy:
-    """What is :func:`recalled` for images of digest ``of``; else ``measure()``, kept in ``path``.
+def remember(path: Path, *, key: str, of: str, measure: Callable[[], Accuracy]) -> Accuracy:
+    """What is :func:`recall` for images of digest ``of``; else ``measure()``, kept in ``path``.
 
     Raises:
         UsageError: as there, or the file cannot be written.
@@ -88,15 +88,15 @@ def remembered(path: Path, *, key: str, of: str, measure: Callable[[], Accuracy]
     known = _read(path).get(key)
     if known is not None and known[2] == of:
         return accuracy_from_counts(*known[:2])
-    found = measure()
+    value = measure()
     with locked(path, wait=True):
-        entries = {**_read(path), key: (found.correct, found.total, of)}
+        entries = {**_read(path), key: (value.correct, value.total, of)}
         text = json.dumps(
             {k: {"correct": c, "total": t, "of": o} for k, (c, t, o) in sorted(entries.items())},
             indent=2,
         )
-        write_atomically(path, lambda file: file.write(text.encode() + b"\n"), what="checkpoints")
-    return found
+        write_atomically(path, lambda file: file.write(text.encode() + b"\n"), option="checkpoints")
+    return value
 
 
 def _read(path: Path) -> dict[str, tuple[int, int, str]]:
@@ -195,10 +195,10 @@ def load_checkpoint(path: Path, *, model: str | None = None) -> Checkpoint:
             broken weights.
     """
     name = f"checkpoint={path}"
-    found = read_tensors(path, name=name)
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+    tensors = read_tensors(path, name=name)
+    if not isinstance(tensors, dict) or tensors.get("format") != _FORMAT:
         raise UsageError(f"{name}: is no checkpoint of dpaudit's; dpaudit train MODEL makes one")
-    version = found.get("version")
+    version = tensors.get("version")
     if type(version) is not int or version < 1:
         raise UsageError(f"{name}: format version {version!r} is none; train it again")
     if version > _VERSION:
@@ -207,24 +207,24 @@ def load_checkpoint(path: Path, *, model: str | None = None) -> Checkpoint:
             "take a newer one"
         )
     for field, kind in _FIELDS.items():
-        if type(found.get(field)) is not kind:
+        if type(tensors.get(field)) is not kind:
             raise UsageError(
                 f"{name}: its field {field!r} is missing or no {kind.__name__}; train it again"
             )
-    if model is not None and found["model"] != model:
+    if model is not None and tensors["model"] != model:
         raise UsageError(
-            f"{name}: holds {found['model']}, not {model}; name another checkpoint or another model"
+            f"{name}: holds {tensors['model']}, not {model}; name another checkpoint or model"
         )
-    check_state(found["state"], model=found["model"], name=name)
+    check_state(tensors["state"], model=tensors["model"], name=name)
     return Checkpoint(
-        model=found["model"],
-        data=found["data"],
-        state=found["state"],
-        accuracy=_accuracy(found["accuracy"], name=name),
-        epochs=found["epochs"],
-        seed=found["seed"],
-        versions={str(k): str(v) for k, v in found["versions"].items()},
-        hardware=found["hardware"],
+        model=tensors["model"],
+        data=tensors["data"],
+        state=tensors["state"],
+        accuracy=_accuracy(tensors["accuracy"], name=name),
+        epochs=tensors["epochs"],
+        seed=tensors["seed"],
+        versions={str(k): str(v) for k, v in tensors["versions"].items()},
+        hardware=tensors["hardware"],
     )
 
 
@@ -240,13 +240,13 @@ def check_state(state: Mapping[str, Any], *, model: str, name: str) -> None:
         raise UsageError(
             f"{name}: holds {model!r}, a model that is not known{nearest(model, MODELS)}"
         )
-    wanted = make_model(model).state_dict()
-    if set(state) != set(wanted):
-        odd = sorted(map(str, set(state) ^ set(wanted)))
+    expected = make_model(model).state_dict()
+    if set(state) != set(expected):
+        odd = sorted(map(str, set(state) ^ set(expected)))
         raise UsageError(
             f"{name}: its weights are not those of {model}: {odd[0]!r} is missing or one too many"
         )
-    for key, like in wanted.items():
+    for key, like in expected.items():
         tensor = state[key]
         if not isinstance(tensor, torch.Tensor) or not _plain(tensor):
             raise UsageError(f"{name}: {key!r} is no plain tensor")
@@ -298,12 +298,12 @@ _UNREADABLE = (  # what torch.load raises on broken, foreign or hostile files
 
 
 def write_atomically(
-    path: Path, write: Callable[[IO[bytes]], object], *, what: str = "out"
+    path: Path, write: Callable[[IO[bytes]], object], *, option: str = "out"
 ) -> None:
     """Write ``path`` with ``write``, completely or not at all.
 
     Raises:
-        UsageError: the folder cannot be made or written, or the disk is full; ``what`` names the
+        UsageError: the folder cannot be made or written, or the disk is full; ``option`` names the
             option.
     """
     try:
@@ -311,7 +311,7 @@ def write_atomically(
         write_file(path, write)
     except OSError as error:
         raise UsageError(
-            f"{what}={path}: cannot be written ({error.strerror}); choose another place"
+            f"{option}={path}: cannot be written ({error.strerror}); choose another place"
         ) from error
 
 

@@ -51,15 +51,15 @@ class ImagesOnDevice:
         device.
         """
         n = len(self)
-        order = self._moved(rng.permutation(n))
-        shifts = self._moved(rng.integers(0, 2 * _MARGIN + 1, (n, 2))) if augment else None
-        mirrored = self._moved(rng.integers(0, 2, n)) == 1 if augment else None
+        order = self._to_device(rng.permutation(n))
+        shifts = self._to_device(rng.integers(0, 2 * _MARGIN + 1, (n, 2))) if augment else None
+        mirrored = self._to_device(rng.integers(0, 2, n)) == 1 if augment else None
         for start in range(0, n, batch):
             records = order[start : start + batch]
             pixels = self._pixels[records]
             if shifts is not None and mirrored is not None:
-                pixels = _cropped(pixels, shifts[records], mirrored[records])
-            yield self._normalised(pixels), self._labels[records]
+                pixels = _crop(pixels, shifts[records], mirrored[records])
+            yield self._normalise(pixels), self._labels[records]
 
     @torch.no_grad()
     def accuracy(self, network: nn.Module) -> Accuracy:
@@ -70,19 +70,19 @@ class ImagesOnDevice:
         correct = torch.zeros((), dtype=torch.int64, device=self._device)
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             for start in range(0, len(self), _EVALUATED):
-                x = self._normalised(self._pixels[start : start + _EVALUATED])
+                x = self._normalise(self._pixels[start : start + _EVALUATED])
                 correct += (network(x).argmax(1) == self._labels[start : start + _EVALUATED]).sum()
         return accuracy_from_counts(int(correct), len(self))
 
-    def _normalised(self, pixels: torch.Tensor) -> torch.Tensor:
+    def _normalise(self, pixels: torch.Tensor) -> torch.Tensor:
         """As ``Images.normalised``, bit for bit."""
         return pixels.to(torch.float32).div_(self._full).sub_(self._mean).div_(self._std)
 
-    def _moved(self, array: np.ndarray) -> torch.Tensor:
+    def _to_device(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device)
 
 
-def _cropped(pixels: torch.Tensor, shifts: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+def _crop(pixels: torch.Tensor, shifts: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
     """Each image moved by its (down, right) ``shifts`` − 4 into a black margin, then mirrored."""
     b, c, h, w = pixels.shape
     padded = functional.pad(pixels, (_MARGIN,) * 4)

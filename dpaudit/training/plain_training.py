@@ -186,7 +186,9 @@ class PlainTraining:
             augment=self._training.recipe.augment,
             rng=stream.child("images").numpy(),
         )
-        with _seeded(self._device, int.from_bytes(stream.child("dropout").entropy()[:4], "big")):
+        with _torch_seed(
+            self._device, int.from_bytes(stream.child("dropout").entropy()[:4], "big")
+        ):
             for x, y in batches:
                 self._optimizer.zero_grad(set_to_none=True)
                 with torch.autocast(
@@ -230,27 +232,27 @@ class PlainTraining:
             UsageError: no such file, a broken one, or one of another training.
         """
         name = f"resume={path}"
-        found = read_tensors(path, name=name)
-        if not isinstance(found, dict) or found.get("format") != _FORMAT:
+        tensors = read_tensors(path, name=name)
+        if not isinstance(tensors, dict) or tensors.get("format") != _FORMAT:
             raise UsageError(
                 f"{name}: is no interrupted training; delete it, or train without resume"
             )
-        was, now = found.get("run"), self._description()
+        was, now = tensors.get("run"), self._description()
         if not isinstance(was, dict) or set(was) != set(now):
             raise UsageError(f"{name}: is another dpaudit's; train without resume")
-        for key, wanted in now.items():
-            if was[key] != wanted:
+        for key, expected in now.items():
+            if was[key] != expected:
                 raise UsageError(
-                    f"{name}: was begun with {key}={was[key]}, not {wanted}; train without resume"
+                    f"{name}: was begun with {key}={was[key]}, not {expected}; train without resume"
                 )
-        state = found.get("state")
+        state = tensors.get("state")
         check_state(state if isinstance(state, dict) else {}, model=self._training.model, name=name)
         try:
-            self._network.load_state_dict(found["state"])
-            self._optimizer.load_state_dict(found["optimizer"])
+            self._network.load_state_dict(tensors["state"])
+            self._optimizer.load_state_dict(tensors["optimizer"])
             if self._schedule is not None:
-                self._schedule.load_state_dict(found["schedule"])
-            done = int(found["done"])
+                self._schedule.load_state_dict(tensors["schedule"])
+            done = int(tensors["done"])
             if not 1 <= done <= self._training.epochs:
                 raise ValueError(f"it has done {done} of {self._training.epochs} epochs")
             self.done = done
@@ -311,7 +313,7 @@ def _schedule(optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> O
 
 
 @contextmanager
-def _seeded(device: torch.device, seed: int) -> Iterator[None]:
+def _torch_seed(device: torch.device, seed: int) -> Iterator[None]:
     """Seed the global generators of the CPU and of ``device`` inside, and restore them after."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)
@@ -387,7 +389,7 @@ def fit(
     partial = out.with_name(f"{out.name}.partial")
     with locked(out, wait=wait):
         if resume and out.exists() and not partial.exists():
-            return _finished(out, training)
+            return _load_finished(out, training)
         running = PlainTraining(training)
         if resume and partial.exists():
             running.load(partial)
@@ -402,12 +404,12 @@ def fit(
     return checkpoint
 
 
-def _finished(out: Path, training: Training) -> Checkpoint:
+def _load_finished(out: Path, training: Training) -> Checkpoint:
     checkpoint = load_checkpoint(out, model=training.model)
     for name in ("data", "epochs", "seed"):
-        found, wanted = getattr(checkpoint, name), getattr(training, name)
-        if found != wanted:
+        stored, expected = getattr(checkpoint, name), getattr(training, name)
+        if stored != expected:
             raise UsageError(
-                f"out={out}: was trained with {name}={found}, not {wanted}; choose another --out"
+                f"out={out}: was trained with {name}={stored}, not {expected}; choose another --out"
             )
     return checkpoint

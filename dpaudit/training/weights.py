@@ -22,8 +22,8 @@ from dpaudit.training.checkpoint import (
     check_state,
     load_checkpoint,
     read_tensors,
-    recalled,
-    remembered,
+    recall,
+    remember,
 )
 from dpaudit.training.data import fetch_file, find_file, load_images
 from dpaudit.training.data.places import cache_folder, data_folder
@@ -84,17 +84,17 @@ def find_published(model: str, *, root: str = "") -> Path:
         UsageError: a folder was named and does not have it, or a download failed.
         MissingExtraError: a download without pooch.
     """
-    wanted = PUBLISHED[model]
+    weights = PUBLISHED[model]
     if data_folder(root) is None:
-        return fetch_file(wanted.relative, url=wanted.url, sha256=wanted.sha256)
-    found = find_file(wanted.relative, root=root)
-    if found is None:
+        return fetch_file(weights.relative, url=weights.url, sha256=weights.sha256)
+    file = find_file(weights.relative, root=root)
+    if file is None:
         raise UsageError(
-            f"weights=trained: {data_folder(root)} has no file {wanted.relative}; "
-            f"put it there, from {wanted.url}, or name no folder (neither data_root nor "
+            f"weights=trained: {data_folder(root)} has no file {weights.relative}; "
+            f"put it there, from {weights.url}, or name no folder (neither data_root nor "
             "DPAUDIT_DATA) to have it downloaded"
         )
-    return found
+    return file
 
 
 def load_published(model: str, path: Path) -> dict[str, torch.Tensor]:
@@ -105,15 +105,15 @@ def load_published(model: str, path: Path) -> dict[str, torch.Tensor]:
     Raises:
         UsageError: the file cannot be read or is another.
     """
-    name, wanted = f"weights={path}", PUBLISHED[model].sha256
+    name, expected = f"weights={path}", PUBLISHED[model].sha256
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{name}: cannot be read ({error.strerror})") from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != wanted:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != expected:
         raise UsageError(
-            f"{name}: has the SHA-256 {found}, the published file {wanted}; fetch it again"
+            f"{name}: has the SHA-256 {digest}, the published file {expected}; fetch it again"
         )
     own = read_tensors(io.BytesIO(content), name=name)["state_dict"]
     state = {k.removeprefix(_PREFIX): v for k, v in own.items()}
@@ -184,10 +184,14 @@ def trained_network(
         path = find_published(model, root=root)
         module = _module(model, load_published(model, path), where)
         return Network(
-            module, model, data, weights, _measured(module, model, root=root, device=where)
+            module,
+            model,
+            data,
+            weights,
+            _published_accuracy(module, model, root=root, device=where),
         )
     checkpoint = (
-        _trained(model, root=root)
+        _trained_checkpoint(model, root=root)
         if weights == "trained"
         else load_checkpoint(Path(weights), model=model)
     )
@@ -220,7 +224,7 @@ def _module(model: str, state: Mapping[str, torch.Tensor], device: torch.device)
     return module.to(device).eval()
 
 
-def _trained(model: str, *, root: str) -> Checkpoint:
+def _trained_checkpoint(model: str, *, root: str) -> Checkpoint:
     path = checkpoint_file(model)
     if not path.exists():
         if not RECIPES[model].quick:
@@ -230,23 +234,25 @@ def _trained(model: str, *, root: str) -> Checkpoint:
             )
         tell(f"{model} has not been trained yet: training it now, once, into {path}")
         training = Training.of(model, root=root)
-        return fit(training, out=path, resume=True, wait=True, on_epoch=_said)
+        return fit(training, out=path, resume=True, wait=True, on_epoch=_report_epoch)
     return load_checkpoint(path, model=model)
 
 
-def _said(epoch: Epoch) -> None:
+def _report_epoch(epoch: Epoch) -> None:
     tell(f"epoch {epoch.number} of {epoch.of}: loss {epoch.loss:.4f}")
 
 
-def _measured(module: nn.Module, model: str, *, root: str, device: torch.device) -> Accuracy | None:
+def _published_accuracy(
+    module: nn.Module, model: str, *, root: str, device: torch.device
+) -> Accuracy | None:
     """A published file's accuracy on the test split, if that or its accuracy is at hand."""
     measurements = _folder() / "measured.json"
     key = PUBLISHED[model].sha256
     if not any(find_file(name, root=root) for name in _TEST_SPLIT):
-        return recalled(measurements, key=key)
+        return recall(measurements, key=key)
     images = load_images("cifar10", root=root, split="test")
     of = hashlib.sha256(images.pixels.tobytes() + images.labels.tobytes()).hexdigest()
-    return remembered(
+    return remember(
         measurements,
         key=key,
         of=of,

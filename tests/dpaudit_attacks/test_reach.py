@@ -14,7 +14,7 @@ from support.in_process import InProcess
 
 from dpaudit.audit.mechanism import MechanismOptions, PrivacyClaim, run_mechanism_audit
 from dpaudit.audit.mechanism.attacks import feasible as possible
-from dpaudit.audit.mechanism.attacks import named_attack, settled
+from dpaudit.audit.mechanism.attacks import named_attack, settle
 from dpaudit.errors import UsageError
 from dpaudit.noise.floating_point.laplace import NaiveLaplace
 from dpaudit.randomness import KeyedStream
@@ -228,7 +228,7 @@ def test_chunks_and_neighbours_are_read_in_one_format(monkeypatch):
     given = rng.laplace(size=(1000, 1)).astype(np.float32).astype(np.float64)
     mixed = np.concatenate([given, [[0.1]]])
     for seen, dtype in (((given, mixed), "float64"), ((given,), "float32")):
-        read, alone = settled(attack, *seen), named_attack(f"reach:dtype={dtype}")
+        read, alone = settle(attack, *seen), named_attack(f"reach:dtype={dtype}")
         expected = possible(alone, given, one)
         np.testing.assert_array_equal(possible(read, given, one), expected)
         np.testing.assert_array_equal(possible(read, mixed, one)[:-1], expected)

@@ -65,7 +65,7 @@ class StatedClaim(Protocol):
     def contradicted(self, band: Band) -> bool:
         """Whether no mechanism that keeps the claim has probabilities within the band."""
 
-    def shown(self, bands: Sequence[Band]) -> tuple[float | None, str]:
+    def bound(self, bands: Sequence[Band]) -> tuple[float | None, str]:
         """A lower bound in the claim's unit, if it has one, and the same in words.
 
         Of one band at least; it holds if all of them do.
@@ -104,21 +104,21 @@ class PrivacyClaim:
             raise UsageError(f"claim-mu={self.mu}: must be a finite number ≥ 0")
 
     @classmethod
-    def of(cls, *given: Any, **claim: Any) -> PrivacyClaim:
+    def of(cls, *values: Any, **keywords: Any) -> PrivacyClaim:
         """The claim that options state; see :meth:`dpaudit.audit.options.ClaimOptions.claim`."""
-        return cls.stated_by(ClaimOptions(*given, **claim))
+        return cls.from_options(ClaimOptions(*values, **keywords))
 
     @classmethod
-    def stated_by(cls, options: ClaimOptions) -> PrivacyClaim:
+    def from_options(cls, options: ClaimOptions) -> PrivacyClaim:
         """As :meth:`dpaudit.audit.options.ClaimOptions.claim`."""
         epsilon, delta, mu = options.epsilon, options.delta, options.mu
-        given = [name for name in _STATED if getattr(options, name) is not None]
-        if given:
-            _alone(given, epsilon=epsilon, delta=delta, mu=mu)
+        names = [name for name in _STATED if getattr(options, name) is not None]
+        if names:
+            _alone(names, epsilon=epsilon, delta=delta, mu=mu)
             cls(0.0, delta)  # checks it
-            stated = _STATED[given[0]](getattr(options, given[0]), delta or _DELTA)
+            stated = _STATED[names[0]](getattr(options, names[0]), delta or _DELTA)
             implied, at = stated.implied(delta or _DELTA)
-            _refuse_nothing(f"claim-{given[0]}={stated.text}", implied, at)
+            _refuse_nothing(f"claim-{names[0]}={stated.text}", implied, at)
             return cls(implied, at, stated=stated)
         if epsilon is not None:
             return cls(epsilon, delta, mu)
@@ -208,7 +208,7 @@ class PrivacyClaim:
         mu = self.mu is not None and band.mu() > self.mu
         return mu or band.epsilon(self.delta) > self.epsilon
 
-    def shown(self, bands: Sequence[Band], alpha: float) -> Shown | None:
+    def statement(self, bands: Sequence[Band], alpha: float) -> Shown | None:
         """What ``bands``, which all hold with confidence 1 − ``alpha``, show of a stated claim.
 
         None if the claim is of ε or μ.
@@ -216,15 +216,15 @@ class PrivacyClaim:
         stated = self.stated
         if stated is None:
             return None
-        low, says = stated.shown(bands) if bands else (None, "")
+        low, statement = stated.bound(bands) if bands else (None, "")
         claim = stated.text
         if self.of_each:
             claim = f"{self.of_each} in each of {self.calls} calls"
             if low is not None:
-                says += f" (claimed of all together: {stated.value:.6g})"
+                statement += f" (claimed of all together: {stated.value:.6g})"
         method = "events and trade-off curve, Clopper-Pearson"
-        shown = None if low is None else at_least(low, alpha, method)
-        return Shown(claim=claim, unit=stated.unit, value=stated.value, shown=shown, says=says)
+        bound = None if low is None else at_least(low, alpha, method)
+        return Shown(claim=claim, unit=stated.unit, value=stated.value, shown=bound, says=statement)
 
 
 _STATED: dict[str, Callable[[Any, float], StatedClaim]] = {
@@ -239,17 +239,17 @@ _STATED: dict[str, Callable[[Any, float], StatedClaim]] = {
 """Claims that stand alone, by the option that states them; each also gets δ for its ε."""
 
 
-def _alone(given: list[str], *, epsilon: float | None, delta: float, mu: float | None) -> None:
+def _alone(names: list[str], *, epsilon: float | None, delta: float, mu: float | None) -> None:
     """Refuse a second claim beside one that stands alone, or a δ that it has no use for."""
-    more = given[1:] + [n for n, v in (("epsilon", epsilon), ("mu", mu)) if v is not None]
+    more = names[1:] + [n for n, v in (("epsilon", epsilon), ("mu", mu)) if v is not None]
     if more:
         raise UsageError(
-            f"claim-{more[0]}: cannot be given with claim-{given[0]}, as one audit judges one "
+            f"claim-{more[0]}: cannot be given with claim-{names[0]}, as one audit judges one "
             "claim (only ε and μ go together); leave one out, or audit twice"
         )
-    if delta and given[0] in ("curve", "f"):
+    if delta and names[0] in ("curve", "f"):
         raise UsageError(
-            f"claim-delta={delta}: claim-{given[0]} has its own δ at every row; "
+            f"claim-delta={delta}: claim-{names[0]} has its own δ at every row; "
             "leave --claim-delta out"
         )
 

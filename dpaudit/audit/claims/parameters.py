@@ -67,15 +67,23 @@ class _Parameter(Protocol):
         claimed: float = getattr(self, self.PARAMETER)
         return claimed
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return {self.PARAMETER: self.value}
+
     def with_value(self, value: float) -> Self:
         return replace(self, **{self.PARAMETER: value})  # type: ignore[type-var]
+
+    def composed(self, calls: int) -> Self:
+        """ρ and a Rényi ε add up: Bun and Steinke 2016, Lemma 2.3; Mironov 2017, Proposition 1."""
+        return self.with_value(calls * self.value)
 
     def contradicted(self, band: Band) -> bool:
         return self.least(band) > self.value
 
-    def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
-        bound = max(map(self.least, bands))
-        return bound, f"{self.unit} ≥ {rounded_down(bound)}"
+    def bound(self, bands: Sequence[Band]) -> tuple[float, str]:
+        low = max(map(self.least, bands))
+        return low, f"{self.unit} ≥ {rounded_down(low)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +108,9 @@ class ZeroConcentrated(_Parameter):
         return f"{self.rho:.6g}-zCDP"
 
     @property
-    def options(self) -> dict[str, Any]:
-        return {"rho": self.rho}
-
-    @property
     def profile(self) -> Profile:
         """What the divergences at some orders imply."""
         return of_renyi(_FEW_ORDERS, self.rho * _FEW_ORDERS)
-
-    def composed(self, calls: int) -> Self:
-        """By Bun and Steinke 2016, Lemma 2.3."""
-        return self.with_value(calls * self.rho)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """The least ε over the orders, each of which is valid."""
@@ -155,19 +155,19 @@ class Renyi(_Parameter):
             )
 
     @classmethod
-    def of(cls, given: str | tuple[float, float]) -> Self:
+    def of(cls, text: str | tuple[float, float]) -> Self:
         """The claim from ``'ORDER,EPSILON'`` or a pair.
 
         Raises:
             UsageError: it is neither; otherwise as for the class.
         """
-        parts = given.split(",") if isinstance(given, str) else tuple(given)
+        parts = text.split(",") if isinstance(text, str) else tuple(text)
         try:
             order, divergence = map(float, parts)
         except (TypeError, ValueError):
-            shown = one_line(str(given), limit=60)
+            excerpt = one_line(str(text), limit=60)
             raise UsageError(
-                f"claim-renyi={shown}: write ORDER,EPSILON, two numbers, e.g. {cls.EXAMPLE}"
+                f"claim-renyi={excerpt}: write ORDER,EPSILON, two numbers, e.g. {cls.EXAMPLE}"
             ) from None
         return cls(order, divergence)
 
@@ -188,10 +188,6 @@ class Renyi(_Parameter):
     def profile(self) -> Profile:
         """What the divergence at this order implies."""
         return of_renyi(np.array([self.order]), np.array([self.divergence]))
-
-    def composed(self, calls: int) -> Self:
-        """By Mironov 2017, Proposition 1."""
-        return self.with_value(calls * self.divergence)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """By :func:`epsilon_of_renyi`."""
@@ -215,10 +211,6 @@ class Gaussian(_Parameter):
     @property
     def text(self) -> str:
         return f"{self.mu:.6g}-GDP"
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"mu": self.mu}
 
     @property
     def profile(self) -> Profile:
@@ -289,7 +281,7 @@ class Steps:
         """Whether the band shows more ε than the accountant's at some δ."""
         return _exceeded(self.profile, band)
 
-    def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
+    def bound(self, bands: Sequence[Band]) -> tuple[float, str]:
         """The ε of the noise multiplier that the bands leave, and the multiplier in words."""
         return self.with_noise(
             self.noise_left(lambda profile: any(_exceeded(profile, band) for band in bands))
@@ -299,8 +291,8 @@ class Steps:
         """ε and words for a noise multiplier that is refuted; 0 and nothing for None."""
         if sigma is None:
             return 0.0, ""
-        says = f"a noise multiplier below {sigma:.3g} (claimed: {self.dpsgd.sigma:.4g})"
-        return self.dpsgd.with_sigma(sigma).epsilon(self.delta), says
+        text = f"a noise multiplier below {sigma:.3g} (claimed: {self.dpsgd.sigma:.4g})"
+        return self.dpsgd.with_sigma(sigma).epsilon(self.delta), text
 
     def noise_left(self, refuted: Callable[[Profile], bool]) -> float | None:
         """The least noise multiplier whose curve is ``refuted``, within 2 % from above.

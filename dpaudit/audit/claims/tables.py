@@ -104,7 +104,7 @@ class DeltaCurve(_Pairs):
 
     @property
     def text(self) -> str:
-        return f"(ε, δ)-DP for all of {_counted(self.pairs)}"
+        return f"(ε, δ)-DP for all of {_points_text(self.pairs)}"
 
     @property
     def profile(self) -> Profile:
@@ -119,7 +119,7 @@ class DeltaCurve(_Pairs):
         """Whether the band shows more ε at a row's δ than the row claims."""
         return self._excess(band)[0] > 0
 
-    def shown(self, bands: Sequence[Band]) -> tuple[None, str]:
+    def bound(self, bands: Sequence[Band]) -> tuple[None, str]:
         """``ε ≥ … at δ = …``, at the row where most more than the claim is shown."""
         excess, row = max(map(self._excess, bands))
         epsilon, delta = self.pairs[row]
@@ -160,7 +160,7 @@ class TradeOff(_Pairs):
 
     @property
     def text(self) -> str:
-        return f"f-DP with f through {_counted(self.pairs)}"
+        return f"f-DP with f through {_points_text(self.pairs)}"
 
     @property
     def profile(self) -> Profile:
@@ -190,7 +190,7 @@ class TradeOff(_Pairs):
         """Whether a certified test has a smaller type-II error than a row allows."""
         return self._below(band)[0] > 0
 
-    def shown(self, bands: Sequence[Band]) -> tuple[None, str]:
+    def bound(self, bands: Sequence[Band]) -> tuple[None, str]:
         """The two errors of a test, at the row where the second is furthest below the claim."""
         below, row = max(map(self._below, bands))
         a, b = self.pairs[row]
@@ -206,32 +206,32 @@ class TradeOff(_Pairs):
 
 
 def _table(
-    given: Table, option: str, header: str, example: str
+    table: Table, option: str, header: str, example: str
 ) -> tuple[tuple[tuple[float, float], ...], str]:
     """The rows, sorted, and the file's name if it was one."""
     how = f"write a .csv with the columns {header}, or pairs, e.g. '{example}'"
     source = ""
     try:
-        if isinstance(given, str | Path) and str(given).lower().endswith(".csv"):
-            source = str(given)
-            with open_text(Path(given), newline="") as file:
+        if isinstance(table, str | Path) and str(table).lower().endswith(".csv"):
+            source = str(table)
+            with open_text(Path(table), newline="") as file:
                 lines = islice(csv.reader(lines_of(file)), _MOST_ROWS + 2)
                 rows = [row for row in lines if row]
             if rows and not _is_number(rows[0][0]):
                 rows = rows[1:]
-        elif isinstance(given, str | Path):
-            rows = [pair.split(",") for pair in str(given).split(";") if pair.strip()]
+        elif isinstance(table, str | Path):
+            rows = [pair.split(",") for pair in str(table).split(";") if pair.strip()]
         else:
-            rows = [list(map(str, pair)) for pair in given]
+            rows = [list(map(str, pair)) for pair in table]
         if len(rows) > _MOST_ROWS:
             raise UsageError(f"{option}: more than {_MOST_ROWS:,} rows; leave some out")
         pairs = sorted((float(a), float(b)) for a, b in rows)
     except (RefusedError, OSError) as error:
         raise UsageError(f"{option}={source}: {one_line(error)}; check the path") from None
     except (TypeError, ValueError, csv.Error) as error:
-        shown = one_line(str(given), limit=60)
+        excerpt = one_line(str(table), limit=60)
         raise UsageError(
-            f"{option}={shown}: not pairs of numbers ({one_line(error)}); {how}"
+            f"{option}={excerpt}: not pairs of numbers ({one_line(error)}); {how}"
         ) from None
     return tuple(pairs), source
 
@@ -244,12 +244,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _counted(pairs: tuple[tuple[float, float], ...]) -> str:
+def _points_text(pairs: tuple[tuple[float, float], ...]) -> str:
     """Up to four pairs themselves, or the first and the last."""
-    shown = [f"({a:.6g}, {b:.6g})" for a, b in pairs]
-    if len(shown) <= 4:
-        return ", ".join(shown)
-    return f"{len(pairs):,} pairs from {shown[0]} to {shown[-1]}"
+    points = [f"({a:.6g}, {b:.6g})" for a, b in pairs]
+    if len(points) <= 4:
+        return ", ".join(points)
+    return f"{len(pairs):,} pairs from {points[0]} to {points[-1]}"
 
 
 def _up(error: float) -> str:
@@ -271,5 +271,5 @@ def composed_pair(epsilon: float, delta: float, *, calls: int) -> DeltaCurve:
     pairs = [(at, optimal_delta(at, losses=losses) * (1 + 1e-9)) for at in corners]
     if delta == 0:
         pairs[-1] = (calls * epsilon, 0.0)  # but for rounding
-    kept = tuple((at, least) for at, least in pairs if at <= LARGEST_EPSILON and least < 1)
-    return DeltaCurve(kept)
+    defined = tuple((at, least) for at, least in pairs if at <= LARGEST_EPSILON and least < 1)
+    return DeltaCurve(defined)

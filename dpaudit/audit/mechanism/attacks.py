@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.audit.mechanism.events import Cells, Event, NestedEvents, Statistic, choose
-from dpaudit.audit.mechanism.judge import EVENT_SHARE, LOW_BITS_SHARE, Counted, Learned
+from dpaudit.audit.mechanism.judge import EVENT_SHARE, LOW_BITS_SHARE, CountedEvent, LearnedEvents
 from dpaudit.audit.mechanism.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
 from dpaudit.protocols import Attack as ScoringAttack
@@ -26,13 +26,13 @@ from dpaudit.types import PluginOrigin, Reference
 __all__ = [
     "Attack",
     "NamedAttack",
-    "guessed",
+    "count_right_guesses",
     "named_attack",
     "origins",
     "own_attack",
-    "probes",
-    "reduced",
+    "probe_pairs",
     "support_statistic",
+    "view_releases",
 ]
 
 _CHOICES = "dpaudit list attacks says which attack whole mechanisms"
@@ -53,7 +53,7 @@ class NamedAttack:
     """An attack, the text that names it, and its origin."""
 
     text: str
-    does: Attack
+    implementation: Attack
     origin: PluginOrigin | None = None
 
 
@@ -68,20 +68,20 @@ def named_attack(text: str, *, mechanism: str = "") -> NamedAttack:
         UsageError: an attack of another kind, or a missing or invalid option.
     """
     name = Reference.parse(text).name
-    known = registry.plugins("attacks")
-    if name not in known:
-        near = registry.nearest(name, known)
+    registered = registry.plugins("attacks")
+    if name not in registered:
+        near = registry.nearest(name, registered)
         near = near if "did you mean" in near else ""
         raise UnknownNameError(f"attack={one_line(name)}: not known{near}; {_CHOICES}")
     factory = registry.load("attacks", name)
-    offered = plays(factory, "support") or any(hasattr(factory, name) for name in _METHODS)
+    offered = plays(factory, "support") or any(hasattr(factory, method) for method in _METHODS)
     if isinstance(factory, type) and not offered:
-        raise _other(name)  # before it asks for options
+        raise _wrong_kind(name)  # before it asks for options
     text = _within_bounds(text, factory, mechanism)
-    made = registry.create("attacks", text)
-    if not _attacks_mechanisms(made):
-        raise _other(name)
-    return NamedAttack(text, made, known[name].origin)
+    attack = registry.create("attacks", text)
+    if not _attacks_mechanisms(attack):
+        raise _wrong_kind(name)
+    return NamedAttack(text, attack, registered[name].origin)
 
 
 def own_attack(attack: Attack) -> NamedAttack:
@@ -102,9 +102,9 @@ def _attacks_mechanisms(attack: object) -> bool:
     return plays(attack, "support") or isinstance(attack, (LearningAttack, ProbingAttack))
 
 
-def _other(name: str) -> UsageError:
+def _wrong_kind(name: str) -> UsageError:
     return UsageError(
-        f"attack={name}: is no attack on a whole mechanism (dpaudit attack may take it); {_CHOICES}"
+        f"attack={name}: is not an attack on a whole mechanism (try dpaudit attack); {_CHOICES}"
     )
 
 
@@ -118,9 +118,9 @@ def _within_bounds(text: str, factory: Any, mechanism: str) -> str:
     if not isinstance(adapter, Library) or not set(_BOUNDS) <= set(parameters):
         return text
     options = adapter.find(target)[1]
-    known = {b: options[name] for b, names in _BOUNDS.items() for name in names if name in options}
+    bounds = {b: options[name] for b, names in _BOUNDS.items() for name in names if name in options}
     ref = Reference.parse(text)
-    return str(replace(ref, options={**known, **ref.options}))
+    return str(replace(ref, options={**bounds, **ref.options}))
 
 
 def origins(*attacks: NamedAttack | None) -> tuple[PluginOrigin, ...]:
@@ -135,26 +135,26 @@ def feasible(attack: NamedAttack, releases: Array, value: Array) -> Bools:
         UsageError: the attack cannot take such releases.
         DpauditError: it failed, or returned something else.
     """
-    support = attack.does
+    support = attack.implementation
     assert isinstance(support, ScoringAttack)  # noqa: S101 checked by the caller
     step = max(1, _AT_ONCE // max(1, releases.shape[1]))
-    found = np.empty(len(releases), dtype=bool)
+    possible = np.empty(len(releases), dtype=bool)
     for start in range(0, len(releases), step):
         rows = releases[start : start + step]
-        units = np.asarray(_asked(attack, support.score, rows, UnitSupport(value)))
-        possible = units == 0
+        units = np.asarray(_call_attack(attack, support.score, rows, UnitSupport(value)))
+        fits = units == 0
         if (
             (units.ndim != 2 or len(units) != len(rows) or not units.shape[1])
             or units.dtype.kind != "f"
-            or not (possible | np.isneginf(units)).all()
+            or not (fits | np.isneginf(units)).all()
         ):
-            what = f"gave {units.dtype} of shape {units.shape}, wanted 0 or -inf"
-            raise _wrong(attack, f"{what}, shape ({len(rows)}, units)")
-        found[start : start + step] = possible.all(axis=1)
-    return found
+            fault = f"gave {units.dtype} of shape {units.shape}, expected 0 or -inf"
+            raise _attack_error(attack, f"{fault}, shape ({len(rows)}, units)")
+        possible[start : start + step] = fits.all(axis=1)
+    return possible
 
 
-def settled(attack: NamedAttack, *releases: Array) -> NamedAttack:
+def settle(attack: NamedAttack, *releases: Array) -> NamedAttack:
     """The attack that reads each release by itself, settled on ``releases`` where it needs that.
 
     An attack without a method ``settled`` is returned as it is. Without settling, what an attack
@@ -164,16 +164,17 @@ def settled(attack: NamedAttack, *releases: Array) -> NamedAttack:
     Raises:
         UsageError, DpauditError: as in :func:`feasible`.
     """
-    settle = getattr(attack.does, "settled", None)
-    if settle is None:
+    method = getattr(attack.implementation, "settled", None)
+    if method is None:
         return attack
-    does = _asked(attack, settle, *releases)
-    if not plays(does, "support"):
-        raise _wrong(attack, f"settled on {type(does).__name__}, wanted an attack like itself")
-    return replace(attack, does=does)
+    fixed = _call_attack(attack, method, *releases)
+    if not plays(fixed, "support"):
+        fault = f"settled on {type(fixed).__name__}, expected an attack like itself"
+        raise _attack_error(attack, fault)
+    return replace(attack, implementation=fixed)
 
 
-def scorer(
+def learn_score(
     attack: NamedAttack, first: Array, second: Array, *, neighbours: tuple[Array, Array]
 ) -> Callable[[Array], Array]:
     """A map to scores (t,), learned from releases (t, k) at the two ``neighbours`` (m,).
@@ -181,56 +182,56 @@ def scorer(
     Raises:
         UsageError, DpauditError: as in :func:`feasible`; the map raises them too.
     """
-    learner = attack.does
+    learner = attack.implementation
     assert isinstance(learner, LearningAttack)  # noqa: S101 checked by the caller
-    learned = _asked(attack, partial(learner.learn, first, second, neighbours=neighbours))
+    score = _call_attack(attack, partial(learner.learn, first, second, neighbours=neighbours))
 
     def scores(releases: Array) -> Array:
-        found = np.asarray(_asked(attack, learned, releases))
-        if found.dtype.kind not in "iufb" or found.shape != (len(releases),):
-            what = f"gave {found.dtype} of shape {found.shape}"
-            raise _wrong(attack, f"{what}, wanted one number for {len(releases)} rows")
-        if not np.isfinite(found).all():
-            raise _wrong(attack, "gave a score that is not finite")
-        return found.astype(np.float64)
+        values = np.asarray(_call_attack(attack, score, releases))
+        if values.dtype.kind not in "iufb" or values.shape != (len(releases),):
+            fault = f"gave {values.dtype} of shape {values.shape}"
+            raise _attack_error(attack, f"{fault}, expected one number for {len(releases)} rows")
+        if not np.isfinite(values).all():
+            raise _attack_error(attack, "gave a score that is not finite")
+        return values.astype(np.float64)
 
     return scores
 
 
-def probes(attack: NamedAttack) -> Sequence[tuple[str, Array, Array]]:
+def probe_pairs(attack: NamedAttack) -> Sequence[tuple[str, Array, Array]]:
     """The pairs of neighbours of a probing attack, each with a description.
 
     Raises:
         UsageError, DpauditError: as in :func:`feasible`; and for neighbours of different lengths,
             or equal ones.
     """
-    prober = attack.does
+    prober = attack.implementation
     assert isinstance(prober, ProbingAttack)  # noqa: S101 checked by the caller
-    found = [
-        (str(says), np.asarray(a, np.float64), np.asarray(b, np.float64))
-        for says, a, b in _asked(attack, prober.pairs)
+    neighbours = [
+        (str(description), np.asarray(a, np.float64), np.asarray(b, np.float64))
+        for description, a, b in _call_attack(attack, prober.pairs)
     ]
-    for says, a, b in found:
+    for description, a, b in neighbours:
         finite = a.ndim == 1 and a.shape == b.shape and np.isfinite([a, b]).all()
         if not finite or np.array_equal(a, b):
-            what = f"brought neighbours ({says}) that are not two different rows of finite numbers"
-            raise _wrong(attack, what)
-    if not found:
-        raise _wrong(attack, "brought no neighbours")
-    return found
+            fault = "that are not two different rows of finite numbers"
+            raise _attack_error(attack, f"returned neighbours ({description}) {fault}")
+    if not neighbours:
+        raise _attack_error(attack, "returned no neighbours")
+    return neighbours
 
 
-def _asked(attack: NamedAttack, question: Callable[..., T], *what: Any) -> T:
+def _call_attack(attack: NamedAttack, method: Callable[..., T], *arguments: Any) -> T:
     try:
-        return question(*what)
+        return method(*arguments)
     except (DpauditError, ModuleNotFoundError):  # the command line names the missing extra
         raise
     except Exception as error:
-        raise _wrong(attack, f"raised {error_text(error)}") from error
+        raise _attack_error(attack, f"raised {error_text(error)}") from error
 
 
-def _wrong(attack: NamedAttack, what: str) -> DpauditError:
-    return DpauditError(f"attack={attack.text}: {what}; fix the attack")
+def _attack_error(attack: NamedAttack, fault: str) -> DpauditError:
+    return DpauditError(f"attack={attack.text}: {fault}; fix the attack")
 
 
 ATTACK_SHARE = (EVENT_SHARE + LOW_BITS_SHARE) / 2
@@ -238,57 +239,61 @@ ATTACK_SHARE = (EVENT_SHARE + LOW_BITS_SHARE) / 2
 
 
 @dataclass(frozen=True)
-class Reduced:
-    """An attack's numbers (n, 1) for the counted releases of each neighbour, and events in them.
+class AttackView:
+    """An attack's ``scores`` (n, 1) of the counted releases of each neighbour, and events in them.
 
     ``guesses`` (n,) are above 0 for the second neighbour, below for the first, 0 where the attack
     cannot say.
     """
 
-    learned: Learned
-    counted: tuple[Array, Array]
+    events: LearnedEvents
+    scores: tuple[Array, Array]
     guesses: tuple[Array, Array]
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def reduced(
+def view_releases(
     attack: NamedAttack,
-    drawn: Releases,
+    releases: Releases,
     neighbours: tuple[Array, Array],
     *,
     delta: float,
     alpha: float,
-) -> Reduced:
+) -> AttackView:
     """Reduce releases (n, k) at the two ``neighbours`` (m,) by a support or a learning attack.
 
     Raises:
         UsageError, DpauditError: the attack cannot take such releases, or failed.
     """
-    if plays(attack.does, "support"):
-        return _by_support(attack, drawn, neighbours)
-    return _by_learning(attack, drawn, neighbours, delta=delta, alpha=alpha)
+    if plays(attack.implementation, "support"):
+        return _by_support(attack, releases, neighbours)
+    return _by_learning(attack, releases, neighbours, delta=delta, alpha=alpha)
 
 
-def _learned(attack: NamedAttack, events: Sequence[Event], nested: NestedEvents | None) -> Learned:
-    counted = (Counted(event, ATTACK_SHARE, attack.text) for event in events)
-    return Learned(tuple(counted), nested, (ATTACK_SHARE, ATTACK_SHARE))
+def _events_to_count(
+    attack: NamedAttack, events: Sequence[Event], nested: NestedEvents | None
+) -> LearnedEvents:
+    counted = (CountedEvent(event, ATTACK_SHARE, attack.text) for event in events)
+    return LearnedEvents(tuple(counted), nested, (ATTACK_SHARE, ATTACK_SHARE))
 
 
-def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, Array]) -> Reduced:
+def _by_support(
+    attack: NamedAttack, releases: Releases, neighbours: tuple[Array, Array]
+) -> AttackView:
     """Two events fixed beforehand: feasible from one neighbour, and not from the other.
 
     If the attack fits the mechanism, that is "infeasible from the other"; otherwise releases that
     are infeasible from both count for neither.
 
-    What an attack decides from many releases (:func:`settled`) it decides once, from all of both
+    What an attack decides from many releases (:func:`settle`) it decides once, from all of both
     neighbours together, without their labels. The bounds for ε by the two events still hold: given
     all releases, fair coins still decide whose each is, so the proof of ``epsilon_bounds`` holds
     for any event that depends on the unlabelled releases alone. Not claimed: the same for the
     curve's share of α, which is doubled where the attack would have chosen between two readings by
     chance.
     """
-    attack = settled(attack, *drawn.count)
-    both = [[feasible(attack, y, v) for v in neighbours] for y in drawn.count]
+    attack = settle(attack, *releases.count)
+    both = [[feasible(attack, y, v) for v in neighbours] for y in releases.count]
     codes = [second.astype(np.float64) - first for first, second in both]
     statistic = Statistic("feasible: second − first neighbour", _only_column)
     cells = Cells(np.array([-0.5, 0.5]))
@@ -298,15 +303,15 @@ def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, A
             cells,
             np.arange(3) == 2 * side,
             side,
-            says=f"feasible from the {_ORDINAL[side]} neighbour only",
+            description=f"feasible from the {_ORDINAL[side]} neighbour only",
         )
         for side in (0, 1)
     ]
     nested = NestedEvents(statistic, cells, order=np.array([2, 1, 0]), ends=np.array([0, 1]))
-    truth = {o: [int(both[i][i].sum()), len(drawn.count[i])] for i, o in enumerate(_ORDINAL)}
-    return Reduced(
-        _learned(attack, events, nested),
-        counted=(codes[0][:, None], codes[1][:, None]),
+    truth = {o: [int(both[i][i].sum()), len(releases.count[i])] for i, o in enumerate(_ORDINAL)}
+    return AttackView(
+        _events_to_count(attack, events, nested),
+        scores=(codes[0][:, None], codes[1][:, None]),
         guesses=(codes[0], codes[1]),
         details={"feasible_at_truth": truth},
     )
@@ -314,33 +319,35 @@ def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, A
 
 def _by_learning(
     attack: NamedAttack,
-    drawn: Releases,
+    releases: Releases,
     neighbours: tuple[Array, Array],
     *,
     delta: float,
     alpha: float,
-) -> Reduced:
+) -> AttackView:
     """Events of a learned score: a quarter of all releases trains it, another chooses events."""
-    x0, x1 = drawn.learn
+    x0, x1 = releases.learn
     half = len(x0) // 2, len(x1) // 2
-    score = scorer(attack, x0[: half[0]], x1[: half[1]], neighbours=neighbours)
+    score = learn_score(attack, x0[: half[0]], x1[: half[1]], neighbours=neighbours)
     s0, s1 = score(x0[half[0] :]), score(x1[half[1] :])
     statistic = Statistic(f"score of {attack.text}", _only_column)
     events, nested = choose(
         [statistic], s0[:, None], s1[:, None], delta=delta, alpha=ATTACK_SHARE * alpha
     )
     above = _threshold(s0, s1)
-    counted = score(drawn.count[0]), score(drawn.count[1])
-    guesses = [np.where(s >= above, 1.0, -1.0) for s in counted]
-    return Reduced(
-        _learned(attack, events, nested),
-        counted=(counted[0][:, None], counted[1][:, None]),
+    scores = score(releases.count[0]), score(releases.count[1])
+    guesses = [np.where(s >= above, 1.0, -1.0) for s in scores]
+    return AttackView(
+        _events_to_count(attack, events, nested),
+        scores=(scores[0][:, None], scores[1][:, None]),
         guesses=(guesses[0], guesses[1]),
         details={"guesses_second_from": above},
     )
 
 
-def guessed(guesses: tuple[Array, Array], *, rng: np.random.Generator) -> dict[str, Any]:
+def count_right_guesses(
+    guesses: tuple[Array, Array], *, rng: np.random.Generator
+) -> dict[str, Any]:
     """Number of right guesses (n,), with a 95 % interval; a fair coin replaces missing guesses."""
     right = sum(
         int(np.count_nonzero(sign * g > 0)) for sign, g in zip((-1, 1), guesses, strict=True)
@@ -361,16 +368,18 @@ def support_statistic(
     counted.
     """
     differ = neighbours[0] != neighbours[1]
-    attack = settled(attack, *(x[:, differ] for x in learn))
+    attack = settle(attack, *(x[:, differ] for x in learn))
     first, second = (v[differ] for v in neighbours)
 
     def of(releases: Array) -> Array:
-        seen = releases[:, differ]
-        not_first = np.where(feasible(attack, seen, first), 0.0, 2.0)
-        return not_first + np.where(feasible(attack, seen, second), 0.0, 1.0)
+        columns = releases[:, differ]
+        not_first = np.where(feasible(attack, columns, first), 0.0, 2.0)
+        return not_first + np.where(feasible(attack, columns, second), 0.0, 1.0)
 
-    says = f"impossible by {attack.text} (1: from the second, 2: from the first, 3: from both)"
-    return Statistic(says, of)
+    description = (
+        f"impossible by {attack.text} (1: from the second, 2: from the first, 3: from both)"
+    )
+    return Statistic(description, of)
 
 
 _ORDINAL = ("first", "second")

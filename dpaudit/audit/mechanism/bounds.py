@@ -55,11 +55,11 @@ def epsilon_bounds(
     """
     k1, k0 = np.broadcast_arrays(np.asarray(inside, np.float64), np.asarray(outside, np.float64))
     spent = 0.0 if delta == 0 else _FOR_EXCESS * alpha
-    left = k1 - excess_allowed(draws, delta, alpha=spent)
-    bound = np.full(left.shape, -np.inf)
-    some = left > 0
-    share = scipy.special.betaincinv(left[some], k0[some] + 1, alpha - spent)
-    rest = scipy.special.betainccinv(k0[some] + 1, left[some], alpha - spent)
+    sure = k1 - excess_allowed(draws, delta, alpha=spent)
+    bound = np.full(sure.shape, -np.inf)
+    some = sure > 0
+    share = scipy.special.betaincinv(sure[some], k0[some] + 1, alpha - spent)
+    rest = scipy.special.betainccinv(k0[some] + 1, sure[some], alpha - spent)
     with np.errstate(divide="ignore"):
         bound[some] = np.log(share) - np.log(rest)
     return bound
@@ -97,7 +97,7 @@ class Band:
     low1: Array
     high1: Array
 
-    def joined(self, other: Band) -> Band:
+    def merge(self, other: Band) -> Band:
         """Both as one; all bounds hold at once if those of both do."""
         mine, its = (dataclasses.astuple(each) for each in (self, other))
         return Band(*(np.concatenate(both) for both in zip(mine, its, strict=True)))
@@ -117,8 +117,8 @@ class Band:
         best = np.zeros(len(at))
         for low, high in self.pairs():
             with np.errstate(divide="ignore", invalid="ignore"):
-                found = np.log(low - at) - np.log(high)
-            best = np.maximum(best, np.where(np.isfinite(found), found, 0.0).max(axis=1))
+                bounds = np.log(low - at) - np.log(high)
+            best = np.maximum(best, np.where(np.isfinite(bounds), bounds, 0.0).max(axis=1))
         return best
 
     def epsilon(self, delta: float) -> float:
@@ -170,11 +170,11 @@ class Band:
         some = (pieces[0] > 0) & (pieces[1] > 0)  # leaving pieces out only lowers a divergence
         p0, p1 = (np.log(masses[some]) for masses in pieces)
         at = np.asarray(orders, np.float64)[:, None]
-        found = [
+        divergences = [
             scipy.special.logsumexp(at * a + (1 - at) * b, axis=1) / (at[:, 0] - 1)
             for a, b in ((p1, p0), (p0, p1))
         ]
-        return np.asarray(np.maximum(0.0, np.maximum(*found)) * (1 - 1e-9))
+        return np.asarray(np.maximum(0.0, np.maximum(*divergences)) * (1 - 1e-9))
 
 
 def band(

@@ -25,7 +25,7 @@ from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line
 from dpaudit.targets.plain import jsonable, plain
 
-__all__ = ["SUFFIXES", "Records", "described", "json_text", "read_dataset", "records_of"]
+__all__ = ["SUFFIXES", "Records", "json_text", "read_dataset", "records_of", "summarise_dataset"]
 
 SUFFIXES = (".csv", ".parquet", ".json")
 """Files that hold a data set; ``.npy`` files are vectors of query results."""
@@ -62,7 +62,7 @@ def read_dataset(path: Path, *, name: str) -> Any:
         raise UsageError(f"{name}={path}: {one_line(error)}; check the path") from None
     except (ValueError, RecursionError, csv.Error) as error:
         raise UsageError(
-            f"{name}={path}: is no {path.suffix} file ({one_line(error, limit=200)}); "
+            f"{name}={path}: is not a {path.suffix} file ({one_line(error, limit=200)}); "
             "write it again"
         ) from None
 
@@ -87,11 +87,11 @@ def _csv(path: Path) -> list[dict[str, Any]]:
     for i, row in enumerate(rows):
         if len(row) != len(header):
             raise ValueError(f"row {i + 1} has {len(row)} cells, the header {len(header)}")
-    columns = [_typed([row[j] for row in rows]) for j in range(len(header))]
+    columns = [_parse_cells([row[j] for row in rows]) for j in range(len(header))]
     return [dict(zip(header, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _typed(cells: list[str]) -> list[Any]:
+def _parse_cells(cells: list[str]) -> list[Any]:
     """Cells as whole numbers, or numbers, or text, whatever all of a column are."""
     for kind in (int, float):
         try:
@@ -131,9 +131,9 @@ def records_of(dataset: Any) -> Records:
     array([[1., 2.]])
     """
     if hasattr(dataset, "columns") and hasattr(dataset, "to_dict"):
-        return Records(plain(dataset.to_dict("records")), _framed(dataset))
+        return Records(plain(dataset.to_dict("records")), _frame_maker(dataset))
     if isinstance(dataset, np.ndarray) and dataset.ndim in (1, 2) and dataset.dtype.kind != "V":
-        return Records(dataset.tolist(), _arrayed(dataset))
+        return Records(dataset.tolist(), _array_maker(dataset))
     if isinstance(dataset, list):
         return Records(list(dataset), list)
     if isinstance(dataset, tuple):
@@ -144,39 +144,39 @@ def records_of(dataset: Any) -> Records:
     )
 
 
-def _arrayed(array: npt.NDArray[Any]) -> Callable[[Sequence[Any]], Any]:
+def _array_maker(array: npt.NDArray[Any]) -> Callable[[Sequence[Any]], Any]:
     wide = array.dtype.kind in "biuSU"  # of which a made-up record may need more
     shape = (-1, *array.shape[1:])
 
-    def made(records: Sequence[Any]) -> Any:
+    def make(records: Sequence[Any]) -> Any:
         if not records:
             return np.empty((0, *array.shape[1:]), dtype=array.dtype)
         return np.array(list(records), dtype=None if wide else array.dtype).reshape(shape)
 
-    return made
+    return make
 
 
-def _framed(frame: Any) -> Callable[[Sequence[Any]], Any]:
+def _frame_maker(frame: Any) -> Callable[[Sequence[Any]], Any]:
     kinds = frame.dtypes.to_dict()
 
-    def made(records: Sequence[Any]) -> Any:
+    def make(records: Sequence[Any]) -> Any:
         if not records:
             return frame[:0]
-        found = type(frame)(list(records), columns=list(frame.columns))
+        table = type(frame)(list(records), columns=list(frame.columns))
         for name, kind in kinds.items():
             try:
-                found[name] = found[name].astype(kind)
+                table[name] = table[name].astype(kind)
             except (TypeError, ValueError, OverflowError):
                 continue  # a NaN among whole numbers
-        return found
+        return table
 
-    return made
+    return make
 
 
-def described(dataset: Any) -> str:
+def summarise_dataset(dataset: Any) -> str:
     """A data set in a few words: how many records, and the first or the only ones.
 
-    >>> described([1, 2, 2]), described([])
+    >>> summarise_dataset([1, 2, 2]), summarise_dataset([])
     ('3 records: 1, 2, 2', 'no records')
     """
     try:
@@ -185,13 +185,13 @@ def described(dataset: Any) -> str:
         return one_line(repr(dataset), limit=80)
     if not records:
         return "no records"
-    words: list[str] = []
-    for shown, alike in groupby(one_line(repr(record), limit=60) for record in records[:10_000]):
-        times = len(list(alike))
-        words += [shown] * times if times < 3 else [f"{shown} ({times:,} times)"]
-    more = "" if len(words) <= 6 else f", … {one_line(repr(records[-1]), limit=60)}"
+    texts: list[str] = []
+    for text, repeats in groupby(one_line(repr(record), limit=60) for record in records[:10_000]):
+        times = len(list(repeats))
+        texts += [text] * times if times < 3 else [f"{text} ({times:,} times)"]
+    more = "" if len(texts) <= 6 else f", … {one_line(repr(records[-1]), limit=60)}"
     count = "1 record" if len(records) == 1 else f"{len(records):,} records"
-    return f"{count}: {', '.join(words[:6])}{more}"
+    return f"{count}: {', '.join(texts[:6])}{more}"
 
 
 def json_text(dataset: Any) -> str:

@@ -52,7 +52,7 @@ def describe(result: MechanismResult) -> Report:
     """The report of an audit of a whole mechanism."""
     headline = _headline(result)
     checks = [check_of(t, result.alpha, result.verdict) for t in sorted_tests(result.tests)]
-    known = {name: to_dict(getattr(result, name)) for name in _FACTS}
+    values = {name: to_dict(getattr(result, name)) for name in _FACTS}
     return Report(
         kind="mechanism",
         label="ε audit of a mechanism",
@@ -67,7 +67,7 @@ def describe(result: MechanismResult) -> Report:
         blind_spots=result.cannot_rule_out,
         advice=result.advice,
         hazards=pyramid_of(result.cannot_rule_out, checks, result.verdict),
-        facts={name: value for name, value in known.items() if value is not None},
+        facts={name: value for name, value in values.items() if value is not None},
         data=to_dict(without_secrets(result)),
         provenance=to_dict(result.provenance),
         seconds=result.seconds,
@@ -85,23 +85,23 @@ def _advice(result: MechanismResult) -> tuple[Check, ...]:
 def _headline(result: MechanismResult) -> str:
     """The claim, and what was shown, in one sentence."""
     name, claim = result.mechanism, _claim(result)
-    parts = [f"{_shown(result.epsilon, 'ε')} at δ = {wording.quantity(result.claim_delta)}"]
+    parts = [f"{_bound_text(result.epsilon, 'ε')} at δ = {wording.quantity(result.claim_delta)}"]
     if result.stated is not None and result.stated.says:
         parts.insert(0, result.stated.says)
     if result.claim_mu is not None:
-        parts.insert(0 if _only_mu(result) else 1, _shown(result.mu, "μ"))
-    shown = " and ".join(parts)
+        parts.insert(0 if _only_mu(result) else 1, _bound_text(result.mu, "μ"))
+    bounds = " and ".join(parts)
     confidence = _confidence(result)
-    by = f", by the attack {result.attack}{_right(result)}" if result.attack else ""
+    by = f", by the attack {result.attack}{_guessing_text(result)}" if result.attack else ""
     if result.verdict == "finding":
-        found = [t for t in result.tests if t.finding]
-        low_bits = found and all(t.topic == "low-bits" for t in found)
+        findings = [t for t in result.tests if t.finding]
+        low_bits = findings and all(t.topic == "low-bits" for t in findings)
         only = ", by the low bits of its releases" if low_bits else ""
-        return f"Finding: {name} is not {claim}{only}: we can show {shown}{confidence}{by}."
+        return f"Finding: {name} is not {claim}{only}: we can show {bounds}{confidence}{by}."
     if result.verdict == "no-finding":
         excluded = " (last bits excluded)" if _last_bits_excluded(result) else ""
         return (
-            f"No finding{excluded}: we can show {shown}{confidence}{by}; that is consistent with "
+            f"No finding{excluded}: we can show {bounds}{confidence}{by}; that is consistent with "
             f"the claim of {name}, {claim}."
         )
     reason = (result.reason or "no reason given").rstrip(".")
@@ -122,36 +122,36 @@ def _meaning(result: MechanismResult, checks: Sequence[Check]) -> tuple[Meaning,
         return (no_verdict(),)
     low = result.epsilon.low
     bound = f"an ε of at least {wording.bounds(low)[2:]}" if low > 0 else "no privacy loss"
-    what = "these canaries" if not result.neighbours else "these two inputs"
+    inputs = "these canaries" if not result.neighbours else "these two inputs"
     claimed = f"ε = {wording.quantity(result.claim_epsilon)}"
     if _only_mu(result):
         claimed = f"μ = {wording.quantity(result.claim_mu)}"
     if result.stated is not None:
         claimed = _claim(result)
-    says = (
-        f"On {what} the releases show {bound}, and {claimed} "
+    text = (
+        f"On {inputs} the releases show {bound}, and {claimed} "
         "is claimed: the claim may be true, but other inputs and other ways to look at a release "
         "were not tried. "
     )
     if _last_bits_excluded(result):
-        says += (
+        text += (
             "The last bits of releases were left out of this verdict: round releases before you "
             "publish them, or repeat the audit without --real-numbers."
         )
     else:
-        says += "Ask for the proof of the claim too; an audit can refute a claim, not prove it."
-    return (Meaning(heading="The claim was not refuted", says=says),)
+        text += "Ask for the proof of the claim too; an audit can refute a claim, not prove it."
+    return (Meaning(heading="The claim was not refuted", says=text),)
 
 
 def _sections(result: MechanismResult) -> Iterable[Section]:
     blocks = (*file_facts(result.provenance), Facts(tuple(_facts(result))))
     yield Section(title="What was tested", blocks=blocks)
     chart = _profile(result) if result.tests else None
-    found: list[Block] = [*map(Text, result.advice), *([chart] if chart else []), Findings()]
+    outcome: list[Block] = [*map(Text, result.advice), *([chart] if chart else []), Findings()]
     if chart is None and not result.advice and not any(t.finding for t in result.tests):
         passed = result.verdict == "no-finding"
-        found.append(Text("Nothing contradicts the claim." if passed else "No results."))
-    yield Section(title="What was found", blocks=tuple(found))
+        outcome.append(Text("Nothing contradicts the claim." if passed else "No results."))
+    yield Section(title="What was found", blocks=tuple(outcome))
     if result.cannot_rule_out or result.power:
         yield blind_spots_section(result.cannot_rule_out, result.power, "privacy")
     if result.tests:
@@ -164,7 +164,7 @@ def _sections(result: MechanismResult) -> Iterable[Section]:
 def _facts(result: MechanismResult) -> Iterable[tuple[str, str]]:
     """Names and values for the top of the page, the claimed and the shown ε first."""
     delta = wording.quantity(result.claim_delta)
-    used, asked = wording.count(result.samples), wording.count(result.samples_requested)
+    used, requested = wording.count(result.samples), wording.count(result.samples_requested)
     stated, none = result.stated, wording.NOTHING
     claimed = "ε that the claimed μ implies" if _only_mu(result) else "ε claimed"
     excluded = _last_bits_excluded(result)
@@ -176,19 +176,19 @@ def _facts(result: MechanismResult) -> Iterable[tuple[str, str]]:
             "ε that the claim implies" if stated else claimed,
             f"{wording.quantity(result.claim_epsilon)} at δ = {delta}",
         ),
-        (f"ε shown{_confidence(result)}", _shown(result.epsilon, "")),
-        (f"δ shown at {at} ε{_by(result.delta)}", _shown(result.delta, "")),
+        (f"ε shown{_confidence(result)}", _bound_text(result.epsilon, "")),
+        (f"δ shown at {at} ε{_by(result.delta)}", _bound_text(result.delta, "")),
         ("μ claimed", wording.quantity(result.claim_mu)),
-        (f"μ shown{_by(result.mu)}", _shown(result.mu, "")),
+        (f"μ shown{_by(result.mu)}", _bound_text(result.mu, "")),
         ("Method", result.method),
         ("Last bits", "excluded (--real-numbers)" if excluded else none),
         ("Attack", result.attack or none),
-        ("Neighbours identified", _guessed(result)),
-        ("Releases possible at their true value", _feasible(result)),
+        ("Neighbours identified", _guessing_rate(result)),
+        ("Releases possible at their true value", _feasible_counts(result)),
         ("Neighbours", _datasets(result) or _neighbours(result.neighbours)),
         (
             "Releases" if result.neighbours else "Canaries",
-            used if used == asked else f"{used} of {asked} requested",
+            used if used == requested else f"{used} of {requested} requested",
         ),
         ("Sandbox", result.sandbox or none),
         ("α for everything together", wording.quantity(result.alpha)),
@@ -217,7 +217,7 @@ def _bounds_table(result: MechanismResult) -> Table:
         columns=(
             Column("Test", tuple(t.name for t in tests)),
             *(_probabilities(tests) if result.attack else ()),
-            Column("Shown", tuple(map(_shown_by, tests)), True),
+            Column("Shown", tuple(map(_bound_of_test, tests)), True),
             Column("p", tuple(wording.p_value(t.p) for t in tests), True, False),
             Column("Adjusted p", tuple(adjusted), True),
             Column("Counted", tuple(t.effect or wording.NOTHING for t in tests)),
@@ -238,7 +238,7 @@ def _probabilities(tests: Sequence[TestResult]) -> tuple[Column, ...]:
     )
 
 
-def _read(values: Mapping[str, Any], name: str, cls: type[T]) -> T | None:
+def _detail(values: Mapping[str, Any], name: str, cls: type[T]) -> T | None:
     """A detail as ``cls``; None if it is missing or not one."""
     try:
         return convert_value(to_dict(values[name]), cls) if name in values else None
@@ -247,7 +247,7 @@ def _read(values: Mapping[str, Any], name: str, cls: type[T]) -> T | None:
 
 
 def _shares(details: Mapping[str, Any]) -> tuple[str, str]:
-    counts, at = _read(details, "counts", dict[str, _Pair]), details.get("likelier_at")
+    counts, at = _detail(details, "counts", dict[str, _Pair]), details.get("likelier_at")
     if counts is None or at not in (0, 1):
         return wording.NOTHING, wording.NOTHING
     likelier, other = (_share(counts.get(key)) for key in ("likelier", "other"))
@@ -261,27 +261,27 @@ def _share(counted: _Pair | None) -> str:
     return wording.percent(counted[0] / counted[1])
 
 
-def _guessed(result: MechanismResult) -> str:
+def _guessing_rate(result: MechanismResult) -> str:
     """An attack's share of correct guesses, with its interval."""
-    success = _read(result.details, "success", dict[str, Any]) or {}
-    right, of = _read(success, "right", float), _read(success, "of", float)
-    interval = _read(success, "interval", Interval)
+    success = _detail(result.details, "success", dict[str, Any]) or {}
+    right, of = _detail(success, "right", float), _detail(success, "of", float)
+    interval = _detail(success, "interval", Interval)
     if right is None or not of or not of < math.inf:
         return wording.NOTHING
     low, high = (interval.low, interval.high) if interval else (None, None)
     return wording.proportion(right / of, low, high)
 
 
-def _right(result: MechanismResult) -> str:
-    guessed = _guessed(result)
+def _guessing_text(result: MechanismResult) -> str:
+    guessed = _guessing_rate(result)
     if guessed == wording.NOTHING:
         return ""
     return f", which identifies the neighbour in {guessed} of releases"
 
 
-def _feasible(result: MechanismResult) -> str:
+def _feasible_counts(result: MechanismResult) -> str:
     """How many releases a support attack considers possible at the values they were made from."""
-    truth = _read(result.details, "feasible_at_truth", dict[str, _Pair]) or {}
+    truth = _detail(result.details, "feasible_at_truth", dict[str, _Pair]) or {}
     pairs = [truth[which] for which in ("first", "second") if which in truth]
     texts = [f"{wording.count(some)} of {wording.count(of)}" for some, of in pairs]
     return " and ".join(texts) or wording.NOTHING
@@ -292,7 +292,7 @@ def _events_table(result: MechanismResult) -> Table:
     events = [
         (t, pieces)
         for t in sorted_tests(result.tests)
-        if (pieces := _read(t.details, "intervals", list[_Pair])) is not None
+        if (pieces := _detail(t.details, "intervals", list[_Pair])) is not None
     ]
     return Table(
         columns=(
@@ -347,7 +347,7 @@ def _is_implied(result: MechanismResult) -> bool:
     return _only_mu(result) or result.stated is not None
 
 
-def _shown(interval: Interval | None, letter: str) -> str:
+def _bound_text(interval: Interval | None, letter: str) -> str:
     """A lower bound, rounded down; a bound of zero shows nothing."""
     return wording.NOTHING if interval is None else f"{letter} {_at_least(interval.low)}".strip()
 
@@ -362,7 +362,7 @@ def _at_least(low: float) -> str:
     return wording.bounds(low) if low > 0 else "≥ 0 (nothing)"
 
 
-def _shown_by(test: TestResult) -> str:
+def _bound_of_test(test: TestResult) -> str:
     low = test.statistic if test.interval is None else test.interval.low
     return f"{test.unit} {wording.bounds(low) if low > 0 else '≥ 0'}".strip()
 
@@ -379,13 +379,13 @@ def _profile(result: MechanismResult) -> Chart | None:
         return None
     finding = result.verdict == "finding"
     word = "implied" if _is_implied(result) else "claimed"
-    left = min(curve[0][0], at) if at > 0 else curve[0][0]
-    place = max(at, left)
+    leftmost = min(curve[0][0], at) if at > 0 else curve[0][0]
+    place = max(at, leftmost)
     highest = max(claimed, *(e for _, e in curve), 0.1)
     above = bound > _CUT * highest
     top = 1.4 * highest if above else 1.15 * max(highest, bound)
     here = f"δ = {wording.quantity(at)}"
-    shown = f"shown ε {wording.bounds(bound)}{', above the scale' if above else ''}"
+    bound_text = f"shown ε {wording.bounds(bound)}{', above the scale' if above else ''}"
     by_curve = tuple(
         Mark(
             x=d,
@@ -395,7 +395,9 @@ def _profile(result: MechanismResult) -> Chart | None:
         )
         for d, e in curve
     )
-    learned = Mark(x=place, y=0.94 * top if above else bound, name=here, says=shown, label=shown)
+    learned = Mark(
+        x=place, y=0.94 * top if above else bound, name=here, says=bound_text, label=bound_text
+    )
     of_claim = f"{word} ε {wording.quantity(claimed, digits=3)}"
     claim = Mark(
         x=place,
@@ -407,7 +409,7 @@ def _profile(result: MechanismResult) -> Chart | None:
         alarm=finding,
     )
     note = "; the claim is for δ = 0, drawn at the left end" if at == 0 else ""
-    said = f"{word} ε {wording.quantity(claimed)} at δ {wording.quantity(at)}"
+    claim_text = f"{word} ε {wording.quantity(claimed)} at δ {wording.quantity(at)}"
     return Chart(
         kind="plot",
         title="Privacy profile: claimed and shown",
@@ -415,7 +417,7 @@ def _profile(result: MechanismResult) -> Chart | None:
         "The triangle is the highest bound at the claimed δ. The circle is the claim; it is filled "
         "if something contradicts it."
         + (" The bound is far above the scale; its label gives its value." if above else ""),
-        alt=f"Lower bound for ε against δ: {said}; shown there {wording.bounds(bound)}.",
+        alt=f"Lower bound for ε against δ: {claim_text}; shown there {wording.bounds(bound)}.",
         panels=(
             Panel(
                 series=(
@@ -426,6 +428,6 @@ def _profile(result: MechanismResult) -> Chart | None:
                 lines=(Line(at=claimed),),
             ),
         ),
-        x=Axis(label=f"δ{note}", log=True, low=left, high=1.0),
+        x=Axis(label=f"δ{note}", log=True, low=leftmost, high=1.0),
         y=Axis(label="ε", low=0.0, high=top),
     )

@@ -83,42 +83,45 @@ class Encoding:
     strange: bool
 
     @classmethod
-    def fitted(cls, x0: Raw, x1: Raw) -> Encoding:
+    def fit(cls, x0: Raw, x1: Raw) -> Encoding:
         """The encoding that releases at the two neighbours fix; they must not be counted later."""
         x0, x1 = x0[:_MOST_FITTED], x1[:_MOST_FITTED]
         both = _places(x0), _places(x1)
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for places in both:
             for name, place in places.items():
-                found[name] = found.get(name, 0) + len(place.rows)
+                counts[name] = counts.get(name, 0) + len(place.rows)
         least = min(_RARE, len(x0) + len(x1))
-        often = [name for name, times in found.items() if times >= least]
-        strange = len(often) > _MOST_PLACES or len(often) < len(found)
-        made: list[tuple[float, int, _Column]] = []
-        for name in sorted(often, key=lambda name: -found[name])[:_MOST_PLACES]:
+        often = [name for name, times in counts.items() if times >= least]
+        strange = len(often) > _MOST_PLACES or len(often) < len(counts)
+        candidates: list[tuple[float, int, _Column]] = []
+        for name in sorted(often, key=lambda name: -counts[name])[:_MOST_PLACES]:
             pair = tuple(places.get(name, _Place()) for places in both)
             for column in _columns(name, pair[0], pair[1], (len(x0), len(x1))):
                 values = column.of(pair[0], len(x0)), column.of(pair[1], len(x1))
-                if _vary(*values):
-                    made.append((_differ(*values), len(made), column))
-        kept = sorted(sorted(made, key=lambda m: (-m[0], m[1]))[:_MOST_COLUMNS], key=lambda m: m[1])
-        return cls(tuple(column for _, _, column in kept), strange)
+                if _varies(*values):
+                    candidates.append((_difference(*values), len(candidates), column))
+        chosen = sorted(
+            sorted(candidates, key=lambda m: (-m[0], m[1]))[:_MOST_COLUMNS], key=lambda m: m[1]
+        )
+        return cls(tuple(column for _, _, column in chosen), strange)
 
     @property
     def names(self) -> list[str]:
         """What each column is, in words."""
         rare = ["number of places that are rare"] if self._counts_strange else []
-        return [column.says for column in self.columns] + rare
+        return [column.description for column in self.columns] + rare
 
-    def says(self, j: int, value: float) -> str:
+    def describe_value(self, j: int, value: float) -> str:
         """What it means that column ``j`` has a value."""
-        if j >= len(self.columns) or self.columns[j].what in ("number", "rounded-off part"):
+        if j >= len(self.columns) or self.columns[j].aspect in ("number", "rounded-off part"):
             return f"{self.names[j]} is {value:.6g}"
         column = self.columns[j]
-        meant = [key for key, code in column.codes.items() if code == value]
-        if not meant:
+        categories = [key for key, code in column.codes.items() if code == value]
+        if not categories:
             return f"{self.names[j]} is rare or none"
-        return f"{self.names[j]} is {_KINDS[meant[0]] if column.what == 'kind' else repr(meant[0])}"
+        first = categories[0]
+        return f"{self.names[j]} is {_KINDS[first] if column.aspect == 'kind' else repr(first)}"
 
     @property
     def _counts_strange(self) -> bool:
@@ -131,9 +134,9 @@ class Encoding:
         for j, column in enumerate(self.columns):
             rows[:, j] = column.of(places.get(column.place, _Place()), len(releases))
         if self._counts_strange:
-            known = {column.place for column in self.columns}
+            encoded = {column.place for column in self.columns}
             for name, place in places.items():
-                if name not in known:
+                if name not in encoded:
                     np.add.at(rows[:, -1], np.asarray(place.rows, dtype=np.intp), 1.0)
         return rows
 
@@ -143,25 +146,25 @@ class _Column:
     """One number of a place: its ``kind``, its ``number``, its ``rest`` or its ``text``."""
 
     place: str
-    what: str
+    aspect: str
     codes: Mapping[Any, float] = field(default_factory=dict)
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
         where = f"release{self.place}"
-        return where if self.what == "number" else f"{self.what} of {where}"
+        return where if self.aspect == "number" else f"{self.aspect} of {where}"
 
     def of(self, place: _Place, n: int) -> Array:
         """The numbers (n,) of ``n`` releases."""
         values = np.zeros(n)
         rows = np.asarray(place.rows, dtype=np.intp)
-        if self.what == "number":
+        if self.aspect == "number":
             values[rows] = place.numbers
-        elif self.what == "kind":
+        elif self.aspect == "kind":
             table = np.array([self.codes.get(kind, -1.0) for kind in range(len(_KINDS))])
             values[:] = table[_ABSENT]
             values[rows] = table[np.asarray(place.kinds, dtype=np.intp)]
-        elif self.what == "rounded-off part":
+        elif self.aspect == "rounded-off part":
             for row, rest in place.rests.items():
                 values[row] = rest
         else:
@@ -169,7 +172,7 @@ class _Column:
             beyond, codes = float(len(self.codes)), self.codes
             for row, text in place.texts.items():
                 code = codes.get(text)
-                values[row] = beyond + _hashed(text) if code is None else code
+                values[row] = beyond + _hash(text) if code is None else code
         return values
 
 
@@ -177,10 +180,10 @@ def _columns(name: str, a: _Place, b: _Place, sizes: tuple[int, int]) -> Iterabl
     kinds = [Counter(np.asarray(place.kinds, dtype=np.intp).tolist()) for place in (a, b)]
     for counted, place, size in zip(kinds, (a, b), sizes, strict=True):
         counted[_ABSENT] = size - len(place.rows)
-    seen = {kind for counted in kinds for kind, times in counted.items() if times}
-    if len(seen) > 1:
-        yield _Column(name, "kind", _ordered(kinds[0], kinds[1], sizes))
-    if seen & {_FLOAT, _INT, _BOOL}:
+    present = {kind for counted in kinds for kind, times in counted.items() if times}
+    if len(present) > 1:
+        yield _Column(name, "kind", _order_codes(kinds[0], kinds[1], sizes))
+    if present & {_FLOAT, _INT, _BOOL}:
         yield _Column(name, "number")
     if a.rests or b.rests:
         yield _Column(name, "rounded-off part")
@@ -188,36 +191,36 @@ def _columns(name: str, a: _Place, b: _Place, sizes: tuple[int, int]) -> Iterabl
         texts = Counter(a.texts.values()), Counter(b.texts.values())
         total = texts[0] + texts[1]
         least = max(_RARE, min(_FREQUENT, sum(sizes) // 50))
-        known = {text for text, times in total.most_common(_MOST_TEXTS) if times >= least}
-        some = [Counter({t: c for t, c in counted.items() if t in known}) for counted in texts]
-        yield _Column(name, "text", _ordered(some[0], some[1], sizes))
+        frequent = {text for text, times in total.most_common(_MOST_TEXTS) if times >= least}
+        some = [Counter({t: c for t, c in counted.items() if t in frequent}) for counted in texts]
+        yield _Column(name, "text", _order_codes(some[0], some[1], sizes))
 
 
-def _ordered(a: Counter[Any], b: Counter[Any], sizes: tuple[int, int]) -> dict[Any, float]:
+def _order_codes(a: Counter[Any], b: Counter[Any], sizes: tuple[int, int]) -> dict[Any, float]:
     """0, 1, 2, … for categories, by how much likelier they are at the second neighbour."""
 
     def odds(category: Any) -> float:
         return math.log((b[category] + 0.5) / sizes[1]) - math.log((a[category] + 0.5) / sizes[0])
 
-    found = {category for counted in (a, b) for category, times in counted.items() if times}
-    order = sorted(found, key=lambda category: (odds(category), str(category)))
+    categories = {category for counted in (a, b) for category, times in counted.items() if times}
+    order = sorted(categories, key=lambda category: (odds(category), str(category)))
     return {category: float(i) for i, category in enumerate(order)}
 
 
-def _hashed(text: str) -> float:
+def _hash(text: str) -> float:
     """A number in [0, 1), the same for a text in every run."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest()
     return int.from_bytes(digest) / (1 << 48)
 
 
-def _vary(a: Array, b: Array) -> bool:
+def _varies(a: Array, b: Array) -> bool:
     first = a[0] if len(a) else b[0]
     return bool(
         (a != first).any() or (b != first).any() or np.signbit(a).any() != np.signbit(b).any()
     )
 
 
-def _differ(a: Array, b: Array) -> float:
+def _difference(a: Array, b: Array) -> float:
     with np.errstate(all="ignore"):
         spread = math.sqrt(a.var() + b.var()) + 1e-300
         apart = abs(a.mean() - b.mean()) / spread
@@ -305,41 +308,43 @@ def _put(places: dict[str, _Place], row: int, name: str, kind: int, number: floa
     return place
 
 
-def _walk(places: dict[str, _Place], row: int, name: str, given: Any) -> None:
-    kind = type(given)
+def _walk(places: dict[str, _Place], row: int, name: str, release: Any) -> None:
+    kind = type(release)
     if kind is float:
-        _put_float(places, row, name, given)
+        _put_float(places, row, name, release)
     elif kind in _SCALARS:
-        _put_scalar(places, row, name, given, _SCALARS[kind])
+        _put_scalar(places, row, name, release, _SCALARS[kind])
     elif kind is np.ndarray:
         _put(places, row, name, _SHAPED)
-        _put(places, row, f"{name}#shape", _TEXT).texts[row] = str(given.shape)
-        for index, value in zip(_indexes(given.shape), given.ravel().tolist(), strict=False):
+        _put(places, row, f"{name}#shape", _TEXT).texts[row] = str(release.shape)
+        for index, value in zip(_indexes(release.shape), release.ravel().tolist(), strict=False):
             _put_float(places, row, name + index, value)
-        if given.size:
-            _summarise(places, row, name, given.ravel())
+        if release.size:
+            _summarise(places, row, name, release.ravel())
     elif kind is dict:
         _put(places, row, name, _DICT)
-        _put(places, row, f"{name}#length", _INT, float(len(given)))
-        _put(places, row, f"{name}#keys", _TEXT).texts[row] = ",".join(map(repr, given))
-        for key, value in list(given.items())[:_LONGEST]:
+        _put(places, row, f"{name}#length", _INT, float(len(release)))
+        _put(places, row, f"{name}#keys", _TEXT).texts[row] = ",".join(map(repr, release))
+        for key, value in list(release.items())[:_LONGEST]:
             _walk(
                 places, row, f"{name}.{key}" if isinstance(key, str) else f"{name}[{key!r}]", value
             )
     else:
         _put(places, row, name, _TUPLE if kind is tuple else _LIST)
-        _put(places, row, f"{name}#length", _INT, float(len(given)))
-        for i, value in enumerate(given[:_LONGEST]):
+        _put(places, row, f"{name}#length", _INT, float(len(release)))
+        for i, value in enumerate(release[:_LONGEST]):
             _walk(places, row, f"{name}[{i}]", value)
-        if given and all(type(x) is float or (type(x) is int and abs(x) <= _EXACT) for x in given):
-            _summarise(places, row, name, np.array(given, dtype=np.float64))
-        elif given and all(type(x) is str for x in given):
-            _count(places, row, name, Counter(given))
+        if release and all(
+            type(x) is float or (type(x) is int and abs(x) <= _EXACT) for x in release
+        ):
+            _summarise(places, row, name, np.array(release, dtype=np.float64))
+        elif release and all(type(x) is str for x in release):
+            _count(places, row, name, Counter(release))
 
 
 def _summarise(places: dict[str, _Place], row: int, name: str, values: Array) -> None:
-    for what, number in _summaries(values.reshape(1, -1)):
-        _put_float(places, row, name + what, float(number[0]))
+    for suffix, number in _summaries(values.reshape(1, -1)):
+        _put_float(places, row, name + suffix, float(number[0]))
 
 
 def _count(places: dict[str, _Place], row: int, name: str, texts: Counter[str]) -> None:
@@ -348,40 +353,40 @@ def _count(places: dict[str, _Place], row: int, name: str, texts: Counter[str]) 
             _put(places, row, f"{name}#count of {text[:_MOST_BYTES]!r}", _INT, float(times))
 
 
-def _put_float(places: dict[str, _Place], row: int, name: str, given: float) -> None:
-    if math.isfinite(given):
-        _put(places, row, name, _FLOAT, given)
+def _put_float(places: dict[str, _Place], row: int, name: str, number: float) -> None:
+    if math.isfinite(number):
+        _put(places, row, name, _FLOAT, number)
     else:
-        _put(places, row, name, _NAN if math.isnan(given) else _INF if given > 0 else _MINUS)
+        _put(places, row, name, _NAN if math.isnan(number) else _INF if number > 0 else _MINUS)
 
 
-def _put_scalar(places: dict[str, _Place], row: int, name: str, given: Any, kind: int) -> None:
-    if kind == _INT and abs(given) > _EXACT:
+def _put_scalar(places: dict[str, _Place], row: int, name: str, value: Any, kind: int) -> None:
+    if kind == _INT and abs(value) > _EXACT:
         try:
-            number = float(given)
+            number = float(value)
         except OverflowError:
-            _put(places, row, name, _INT).texts[row] = hex(given)
+            _put(places, row, name, _INT).texts[row] = hex(value)
             return
-        _put(places, row, name, kind, number).rests[row] = float(given - int(number))
+        _put(places, row, name, kind, number).rests[row] = float(value - int(number))
     elif kind in (_INT, _BOOL):
-        _put(places, row, name, kind, float(given))
+        _put(places, row, name, kind, float(value))
     elif kind == _NONE:
         _put(places, row, name, kind)
     elif kind == _TEXT:
-        _put(places, row, name, kind).texts[row] = given
-        _put(places, row, f"{name}#length", _INT, float(len(given)))
-        _put_numbers(places, row, name, given)
+        _put(places, row, name, kind).texts[row] = value
+        _put(places, row, f"{name}#length", _INT, float(len(value)))
+        _put_numbers(places, row, name, value)
     else:
-        _put(places, row, name, kind).texts[row] = given.hex()
-        _put(places, row, f"{name}#length", _INT, float(len(given)))
-        for i, byte in enumerate(given[:_MOST_BYTES]):
+        _put(places, row, name, kind).texts[row] = value.hex()
+        _put(places, row, f"{name}#length", _INT, float(len(value)))
+        for i, byte in enumerate(value[:_MOST_BYTES]):
             _put(places, row, f"{name}[{i}]", _INT, float(byte))
 
 
 def _put_numbers(places: dict[str, _Place], row: int, name: str, text: str) -> None:
     """The numbers in a text, and the text without them."""
-    found = _NUMBER.findall(text) if any(c.isdigit() for c in text) else []
-    if found:
+    numbers = _NUMBER.findall(text) if any(c.isdigit() for c in text) else []
+    if numbers:
         _put(places, row, f"{name}#form", _TEXT).texts[row] = _NUMBER.sub("#", text)
-        for i, number in enumerate(found[:_MOST_IN_TEXT]):
+        for i, number in enumerate(numbers[:_MOST_IN_TEXT]):
             _put_float(places, row, f"{name}#number[{i}]", float(number))

@@ -49,7 +49,7 @@ _SQUARED = 1e100
 class Statistic:
     """A map from releases (n, k) to numbers (n,), described in words and JSON-ready parameters."""
 
-    says: str
+    name: str
     of: Callable[[Array], Array]
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
     largest = max(float(np.abs(x).max()) for x in (x0, x1))
     if largest != 0 and not 1 / _SQUARED < largest < _SQUARED:
         scale = 2.0 ** float(np.clip(-np.frexp(largest)[1], -1000, 1000))
-        return [_rescaled(s, scale) for s in coarse_statistics(x0 * scale, x1 * scale, rng)]
+        return [_rescale(s, scale) for s in coarse_statistics(x0 * scale, x1 * scale, rng)]
     m0, m1 = np.asarray(x0.mean(axis=0)), np.asarray(x1.mean(axis=0))
     v0, v1 = np.asarray(x0.var(axis=0)), np.asarray(x1.var(axis=0))
     floor = 1e-12 * (v0 + v1).max() + 1e-30 * largest**2 + 1e-300
@@ -93,11 +93,11 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
         )
     differ = np.abs(m1 - m0) / np.sqrt(v0 + v1) + np.abs(np.log(v1 / v0))
     farthest = map(int, np.argsort(-differ)[:_COORDINATES])
-    found = [Statistic(f"x[{j}]", _of_column(j, np.asarray)) for j in farthest]
-    found += [Statistic("smallest |x[j]|", lambda x: np.abs(x).min(axis=1))]
-    found += [Statistic("largest |x[j]|", lambda x: np.abs(x).max(axis=1))]
-    found += [_linear("linear discriminant ⟨w, x⟩", weights), quadratic]
-    return [*found, _linear("random projection ⟨w, x⟩", rng.standard_normal((k,)))]
+    statistics = [Statistic(f"x[{j}]", _of_column(j, np.asarray)) for j in farthest]
+    statistics += [Statistic("smallest |x[j]|", lambda x: np.abs(x).min(axis=1))]
+    statistics += [Statistic("largest |x[j]|", lambda x: np.abs(x).max(axis=1))]
+    statistics += [_linear("linear discriminant ⟨w, x⟩", weights), quadratic]
+    return [*statistics, _linear("random projection ⟨w, x⟩", rng.standard_normal((k,)))]
 
 
 def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Statistic]:
@@ -113,24 +113,24 @@ def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Stati
     with np.errstate(over="ignore"):
         first = int(np.argmax(np.abs(v1 - v0))) if as_long else 0
     learned = [j for j in _differing_low_bits(x0, x1) if j != first] if k > 1 else []
-    found = []
+    statistics = []
     for j in (first, *learned):
         name = "x" if k == 1 else f"x[{j}]"
         exponent = f"exponent and trailing zeros of {name}"
-        found += [
+        statistics += [
             Statistic(f"lowest set bit of {name}", _of_column(j, _lowest_bit)),
             Statistic(exponent, _of_column(j, _exponent_and_zeros)),
         ]
         if as_long:
             values = sorted({float(v0[j]), float(v1[j])} - {0.0})
-            found += [
+            statistics += [
                 Statistic(
                     f"lowest set bit of {name} − {v:g}",
                     _of_column(j, partial(_lowest_bit_less, value=v)),
                 )
                 for v in values
             ]
-    return found
+    return statistics
 
 
 def _differing_low_bits(x0: Array, x1: Array) -> list[int]:
@@ -146,9 +146,9 @@ def _differing_low_bits(x0: Array, x1: Array) -> list[int]:
     return [int(j) for j in np.argsort(-gaps, kind="stable")[:_LOW_BIT_COORDINATES]]
 
 
-def _rescaled(statistic: Statistic, scale: float) -> Statistic:
+def _rescale(statistic: Statistic, scale: float) -> Statistic:
     return Statistic(
-        statistic.says, lambda x: statistic.of(x * scale), {**statistic.details, "scaled_by": scale}
+        statistic.name, lambda x: statistic.of(x * scale), {**statistic.details, "scaled_by": scale}
     )
 
 
@@ -161,9 +161,9 @@ def _lowest_bit_less(x: Array, *, value: float) -> Array:
         return _lowest_bit(np.clip(x - value, -_LARGEST, _LARGEST))
 
 
-def _linear(says: str, weights: Array) -> Statistic:
+def _linear(name: str, weights: Array) -> Statistic:
     # not x @ weights: its rounding depends on a row's place, but equal rows need equal numbers
-    return Statistic(says, lambda x: (x * weights).sum(axis=1), {"weights": weights.tolist()})
+    return Statistic(name, lambda x: (x * weights).sum(axis=1), {"weights": weights.tolist()})
 
 
 def _mahalanobis(x: Array, precision: Array) -> Array:
@@ -258,9 +258,9 @@ class Event:
     cells: Cells
     inside: npt.NDArray[np.bool_]
     likelier: int
-    says: str = ""
+    description: str = ""
     """Its description, where it has one of its own."""
-    telling: int = -1
+    clearest: int = -1
     """The cell with the largest likelihood ratio, where cells were chosen by it."""
 
     def holds(self, x: Array) -> npt.NDArray[np.bool_]:
@@ -269,27 +269,27 @@ class Event:
 
     def counts(self, x0: Array, x1: Array) -> tuple[int, int]:
         """Its counts in releases (n, k): at the likelier neighbour, at the other."""
-        found = [int(self.cells.counts(self.statistic.of(x))[self.inside].sum()) for x in (x0, x1)]
-        return found[self.likelier], found[1 - self.likelier]
+        totals = [int(self.cells.counts(self.statistic.of(x))[self.inside].sum()) for x in (x0, x1)]
+        return totals[self.likelier], totals[1 - self.likelier]
 
     def intervals(self) -> list[tuple[float, float]]:
         """The statistic's values that make up the event, as [from, to)."""
         return intervals(self.cells, self.inside)
 
     def __str__(self) -> str:
-        if self.says:
-            return self.says
+        if self.description:
+            return self.description
         pieces = self.intervals()
         if len(pieces) > 3:
             edges = np.concatenate([[-np.inf], self.cells.edges, [np.inf]])
             example = ""
-            if self.telling >= 0:
-                example = f", most of all {_piece(*edges[self.telling : self.telling + 2])}"
+            if self.clearest >= 0:
+                example = f", most of all {_piece(*edges[self.clearest : self.clearest + 2])}"
             return (
-                f"{self.statistic.says} in {len(pieces):,} learned intervals "
+                f"{self.statistic.name} in {len(pieces):,} learned intervals "
                 f"from {_least(pieces[0][0])} to {_most(pieces[-1][1])}{example} (all in details)"
             )
-        return f"{self.statistic.says} " + " or ".join(_piece(a, b) for a, b in pieces)
+        return f"{self.statistic.name} " + " or ".join(_piece(a, b) for a, b in pieces)
 
 
 def _piece(start: float, end: float) -> str:
@@ -300,8 +300,10 @@ def _piece(start: float, end: float) -> str:
         return f"≤ {_before(end):.6g}" if _next_to_atom(end) else f"< {end:.6g}"
     if end == np.inf:
         return f"> {_before(start):.6g}" if _next_to_atom(start) else f"≥ {start:.6g}"
-    left = f"({_before(start):.6g}" if _next_to_atom(start) else f"[{start:.6g}"
-    return f"in {left}, {_before(end):.6g}]" if _next_to_atom(end) else f"in {left}, {end:.6g})"
+    opening = f"({_before(start):.6g}" if _next_to_atom(start) else f"[{start:.6g}"
+    return (
+        f"in {opening}, {_before(end):.6g}]" if _next_to_atom(end) else f"in {opening}, {end:.6g})"
+    )
 
 
 def _least(start: float) -> str:
@@ -344,8 +346,8 @@ class NestedEvents:
 
     def counts(self, x0: Array, x1: Array) -> tuple[Counts, Counts]:
         """Counts of the events at neighbour 0 and at neighbour 1, shape (events,) each."""
-        found = [np.cumsum(self.cells.counts(self.statistic.of(x))[self.order]) for x in (x0, x1)]
-        return found[0][self.ends], found[1][self.ends]
+        totals = [np.cumsum(self.cells.counts(self.statistic.of(x))[self.order]) for x in (x0, x1)]
+        return totals[0][self.ends], totals[1][self.ends]
 
     def band(self, k0: Counts, n0: int, k1: Counts, n1: int, *, alpha: float) -> Band:
         """The band of counts (events,) among ``n0`` and ``n1`` releases.
@@ -360,7 +362,7 @@ class NestedEvents:
         alone = one_sided(
             int(k0[at]), n0, int(k1[at]), n1, alpha=alpha / 2, split=self.widest.split
         )
-        return band(k0, n0, k1, n1, alpha=alpha / 2).joined(alone)
+        return band(k0, n0, k1, n1, alpha=alpha / 2).merge(alone)
 
 
 def choose(
@@ -398,17 +400,19 @@ def choose(
             (1, np.argsort(-ratio, kind="stable")),
             (0, np.argsort(ratio, kind="stable")),
         ):
-            telling = int(by_ratio[0])
-            for order, seen in (*((line, everything) for line in lines), (by_ratio, counts)):
-                bound, end = _promise(order, seen, likelier, delta=delta, alpha=_STRICTER * alpha)
+            clearest = int(by_ratio[0])
+            for order, sample in (*((line, everything) for line in lines), (by_ratio, counts)):
+                bound, end = _promise(order, sample, likelier, delta=delta, alpha=_STRICTER * alpha)
                 if likelier not in best or bound > best[likelier][0] + _SIMPLER:
                     inside = np.zeros(len(cells), dtype=bool)
                     inside[order[: end + 1]] = True
-                    event = Event(statistic, cells, inside, likelier, telling=telling)
+                    event = Event(statistic, cells, inside, likelier, clearest=clearest)
                     best[likelier] = bound, event
-        found = _nested(statistic, cells, [*lines, by_ratio[::-1]], counts, epsilon, delta, alpha)
-        if nested is None or found[0] > nested[0]:
-            nested = found
+        candidate = _nested(
+            statistic, cells, [*lines, by_ratio[::-1]], counts, epsilon, delta, alpha
+        )
+        if nested is None or candidate[0] > nested[0]:
+            nested = candidate
     return [chosen for _, (_, chosen) in sorted(best.items())], nested[1] if nested else None
 
 
@@ -440,8 +444,8 @@ def apart(p0: Array, p1: Array, epsilon: float | None) -> float:
 
     The total variation distance that they show and, with it, δ at the claimed ``epsilon``.
     """
-    shown = float((p1 - p0).max())
-    return shown if epsilon is None else shown + Band(p0, p0, p1, p1).delta(epsilon)
+    distance = float((p1 - p0).max())
+    return distance if epsilon is None else distance + Band(p0, p0, p1, p1).delta(epsilon)
 
 
 def _log_ratio(c0: Counts, c1: Counts) -> Array:
@@ -461,10 +465,10 @@ def _promise(
     """The best bound that the first cells of ``order`` promise, and the last of these cells."""
     inside, outside = (np.cumsum(counts[side][order])[:-1] for side in (likelier, 1 - likelier))
     draws = int(counts[0].sum() + counts[1].sum())
-    left = inside - draws * delta / 2
+    sure = inside - draws * delta / 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        quick = np.log(left / (outside + 1)) - _DEVIATIONS * np.sqrt(1 / left + 1 / (outside + 1))
-    promising = np.argsort(-np.where(left > 0, quick, -np.inf), kind="stable")[:_MOST_TRIED]
+        quick = np.log(sure / (outside + 1)) - _DEVIATIONS * np.sqrt(1 / sure + 1 / (outside + 1))
+    promising = np.argsort(-np.where(sure > 0, quick, -np.inf), kind="stable")[:_MOST_TRIED]
     bounds = epsilon_bounds(
         inside[promising], outside[promising], draws=draws, delta=delta, alpha=alpha
     )
@@ -480,9 +484,9 @@ def _ends(p0: Array, p1: Array, widest: Widest | None) -> npt.NDArray[np.intp]:
     upto = ((p0 + p1) / 2).clip(1e-9, 1 - 1e-9)
     odds = np.log(upto) - np.log1p(-upto)
     levels = np.linspace(-7, 7, _GRID)
-    found = [*np.searchsorted(odds, levels), np.argmax(p1 - p0)]
-    found += [] if widest is None else [widest.end]
-    return np.unique(np.clip(found, 0, len(odds) - 1))
+    ends = [*np.searchsorted(odds, levels), np.argmax(p1 - p0)]
+    ends += [] if widest is None else [widest.end]
+    return np.unique(np.clip(ends, 0, len(odds) - 1))
 
 
 def _widest(

@@ -33,9 +33,9 @@ __all__ = [
     "EVENT_SHARE",
     "LOW_BITS_SHARE",
     "Aim",
-    "Counted",
-    "Judged",
-    "Learned",
+    "CountedEvent",
+    "Judgement",
+    "LearnedEvents",
     "judge",
     "learn",
 ]
@@ -50,7 +50,7 @@ _DELTAS = 10.0 ** np.linspace(-8, 0, 41)[:-1]
 Array = npt.NDArray[np.float64]
 
 
-class Counted(NamedTuple):
+class CountedEvent(NamedTuple):
     """An event to count: its share of α, and its kind or the attack that brought it."""
 
     event: Event
@@ -60,19 +60,19 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedEvents:
     """The events to count, and the nested events.
 
     ``shares`` are the least and the largest that one of the events could have got, unless advisory.
     """
 
-    events: tuple[Counted, ...]
+    events: tuple[CountedEvent, ...]
     nested: NestedEvents | None
     shares: tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """The tests, and simultaneous lower bounds; ``curve`` holds pairs (δ, ε)."""
 
     tests: tuple[TestResult, ...]
@@ -113,10 +113,10 @@ def learn(
     more: Sequence[Statistic] = (),
     seconds: float = 0.0,
     deadline: float = math.inf,
-) -> Learned:
+) -> LearnedEvents:
     """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
 
-    Their shares of α are chosen as well, by :func:`divided`. Last
+    Their shares of α are chosen as well, by :func:`divide_alpha`. Last
     bits and ``more`` statistics are not used where releases have few values, each of which already
     is an event of its own. Classifiers learn scores of releases with several numbers, for up to
     ``seconds`` of work and until ``deadline``.
@@ -133,23 +133,23 @@ def learn(
         alpha=share * alpha,
         epsilon=epsilon,
     )
-    left = x0[: half[0]], x1[: half[1]]
+    fitted = x0[: half[0]], x1[: half[1]]
     unseen = x0[half[0] :], x1[half[1] :]
-    scores = learned_scores(*left, rng=rng, seconds=seconds, deadline=deadline)
+    scores = learned_scores(*fitted, rng=rng, seconds=seconds, deadline=deadline)
     share = share / 2 if scores else share
     scored, along = choose(scores, *unseen, delta=delta, alpha=share * alpha, epsilon=epsilon)
     tried = [x[len(x) // 2 :] for x in unseen]  # neither order of cells was fitted to these
     if nested is None or (
-        along is not None and _told_apart(along, nested, tried[0], tried[1], epsilon)
+        along is not None and _separates_better(along, nested, tried[0], tried[1], epsilon)
     ):
         nested = along
-    statistics = [] if few else [*low_bit_statistics(*left, *neighbours), *more]
+    statistics = [] if few else [*low_bit_statistics(*fitted, *neighbours), *more]
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
     candidates = [(event, "event") for event in coarse]
     candidates += [(event, "learned score") for event in scored]
     candidates += [] if real_numbers else [(event, "low bits") for event in bits]
     pool = EVENT_SHARE + LOW_BITS_SHARE
-    shares = divided(
+    shares = divide_alpha(
         [event for event, _ in candidates],
         unseen,
         sizes=(len(x0), len(x1)),
@@ -158,12 +158,14 @@ def learn(
         alpha=alpha,
         rng=rng,
     )
-    events = [Counted(event, s, kind) for (event, kind), s in zip(candidates, shares, strict=True)]
-    events += [Counted(event, 1 / 2, "low bits", True) for event in bits if real_numbers]
-    return Learned(tuple(events), nested, possible_shares(len(candidates), pool=pool))
+    events = [
+        CountedEvent(event, s, kind) for (event, kind), s in zip(candidates, shares, strict=True)
+    ]
+    events += [CountedEvent(event, 1 / 2, "low bits", True) for event in bits if real_numbers]
+    return LearnedEvents(tuple(events), nested, possible_shares(len(candidates), pool=pool))
 
 
-def _told_apart(
+def _separates_better(
     new: NestedEvents, old: NestedEvents, x0: Array, x1: Array, epsilon: float | None
 ) -> bool:
     """Whether new nested events tell the neighbours apart better than the old, beyond chance."""
@@ -186,7 +188,7 @@ _RESERVE = 1 / 6
 _TIMES = 100
 
 
-def divided(
+def divide_alpha(
     events: Sequence[Event],
     unseen: tuple[Array, Array],
     *,
@@ -211,37 +213,37 @@ def divided(
     if m < 2 or not min(map(len, unseen)):
         return even
     members = [np.array([event.holds(x) for event in events]) for x in unseen]  # (events, n) each
-    resampled = [_drawn_anew(rows, n, rng) for rows, n in zip(members, sizes, strict=True)]
+    resampled = [_resample(rows, n, rng) for rows, n in zip(members, sizes, strict=True)]
     inside = np.array([resampled[e.likelier][i] for i, e in enumerate(events)])
     outside = np.array([resampled[1 - e.likelier][i] for i, e in enumerate(events)])
 
-    def shown(shares: Sequence[float]) -> Array:
+    def bounds_at(shares: Sequence[float]) -> Array:
         bounds = [
             epsilon_bounds(k1, k0, draws=sum(sizes), delta=delta, alpha=share * alpha)
             for k1, k0, share in zip(inside, outside, shares, strict=True)
         ]
         return np.maximum(0.0, bounds)
 
-    alone = shown(even)
+    alone = bounds_at(even)
     best, most = even, float(alone.max(axis=0).mean())
     order = np.argsort(-alone.mean(axis=1), kind="stable")
     for leading in range(1, m):
         shares = np.full(m, _RESERVE * pool / (m - leading))
         shares[order[:leading]] = (1 - _RESERVE) * pool / leading
-        promise = float(shown(shares.tolist()).max(axis=0).mean())
+        promise = float(bounds_at(shares.tolist()).max(axis=0).mean())
         if promise > most:
             best, most = shares.tolist(), promise
     return best
 
 
 def possible_shares(events: int, *, pool: float) -> tuple[float, float]:
-    """The least and the largest share that :func:`divided` can give to one of so many events."""
+    """The least and the largest share that :func:`divide_alpha` can give to one of ``events``."""
     if events < 2:
         return pool, pool
     return _RESERVE * pool / (events - 1), (1 - _RESERVE) * pool
 
 
-def _drawn_anew(
+def _resample(
     inside: npt.NDArray[np.bool_], size: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
     """Counts (events, 100) in samples of ``size``, at rates as uncertain as what was seen leaves.
@@ -252,7 +254,9 @@ def _drawn_anew(
     return patterns @ rng.multinomial(size, rng.dirichlet(times, _TIMES)).T
 
 
-def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float) -> Judged:
+def judge(
+    learned: LearnedEvents, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float
+) -> Judgement:
     """Count the chosen events in new releases (n₀, k) and (n₁, k), assigned by fair coins.
 
     Formal guarantee: with probability ≥ 1 − ``alpha`` all bounds are below the truth, and no test
@@ -270,8 +274,8 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
             bands.append(event_band)
     nested = learned.nested
     if nested is None:
-        stated = claim.shown(bands, alpha)
-        return Judged(tuple(tests), max(bounds), 0.0, 0.0, (), stated)
+        stated = claim.statement(bands, alpha)
+        return Judgement(tuple(tests), max(bounds), 0.0, 0.0, (), stated)
     counts = nested.counts(y0, y1)
 
     def at(level: float) -> Band:
@@ -284,12 +288,12 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
     curve = tuple(zip(deltas, curve_band.epsilons(deltas).tolist(), strict=True))
     bounds.append(curve_band.epsilon(claim.delta))
     ordered = sorted(tests, key=lambda t: (t.advisory, t.p_adjusted, t.name))
-    delta, stated = curve_band.delta(claim.epsilon), claim.shown([curve_band, *bands], alpha)
-    return Judged(tuple(ordered), max(bounds), delta, curve_band.mu(), curve, stated)
+    delta, stated = curve_band.delta(claim.epsilon), claim.statement([curve_band, *bands], alpha)
+    return Judgement(tuple(ordered), max(bounds), delta, curve_band.mu(), curve, stated)
 
 
 def _event_test(
-    counted: Counted, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float
+    counted: CountedEvent, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float
 ) -> tuple[TestResult, float, Band]:
     event, share, kind, advisory = counted
     draws = len(y0) + len(y1)
@@ -309,7 +313,7 @@ def _event_test(
     else:
         p = least_level(lambda level: claim.contradicted(at(level)))
     adjusted = min(1.0, p / share)
-    statement = "" if claim.stated is None else f"; {claim.stated.shown([event_band])[1]}"
+    statement = "" if claim.stated is None else f"; {claim.stated.bound([event_band])[1]}"
     harm, topic = _kind(kind)
     test = TestResult(
         name=f"{kind}, {_ORDINAL[here]} neighbour over {_ORDINAL[there]}",
@@ -325,7 +329,7 @@ def _event_test(
         interval=at_least(bound, share * alpha, "Clopper-Pearson"),
         unit="ε",
         details={
-            "statistic": event.statistic.says,
+            "statistic": event.statistic.name,
             **event.statistic.details,
             "intervals": event.intervals(),
             "likelier_at": here,
@@ -343,8 +347,8 @@ def _kind(kind: str) -> tuple[str, str]:
     if kind in _KINDS:
         return _KINDS[kind]
     name = Reference.parse(kind).name
-    known = registry.plugins("attacks").get(name)
-    harm = registry.declared(known, "harm", "other") if known else "other"
+    plugin = registry.plugins("attacks").get(name)
+    harm = registry.declared(plugin, "harm", "other") if plugin else "other"
     return harm, attack_topic(name)
 
 
@@ -371,22 +375,22 @@ def _curve_test(
         curve_band.mu(),
         curve_band.delta(claim.epsilon),
     )
-    what = "the implied" if claim.only_mu or claim.stated else "the claimed"
-    statement = "" if claim.stated is None else f"{claim.stated.shown([curve_band])[1]}; "
+    source = "the implied" if claim.only_mu or claim.stated else "the claimed"
+    statement = "" if claim.stated is None else f"{claim.stated.bound([curve_band])[1]}; "
     return TestResult(
         name="trade-off curve",
         p=p,
         p_adjusted=min(1.0, p / CURVE_SHARE),
         statistic=bound,
         looks_at="both errors of telling the neighbours apart, over the whole curve",
-        effect=f"{statement}μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at {what} δ; "
-        f"δ ≥ {rounded_down(delta)} at {what} ε",
+        effect=f"{statement}μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at {source} δ; "
+        f"δ ≥ {rounded_down(delta)} at {source} ε",
         finding=p <= CURVE_SHARE * alpha,
         parts={},
         interval=at_least(bound, CURVE_SHARE * alpha, "Clopper-Pearson, simultaneous"),
         unit="ε",
         details={
-            "statistic": nested.statistic.says,
+            "statistic": nested.statistic.name,
             "events": len(nested.ends),
             "share_of_alpha": CURVE_SHARE,
         },

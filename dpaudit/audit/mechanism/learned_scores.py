@@ -63,14 +63,14 @@ def learned_scores(
     labels = np.concatenate([np.zeros(len(x0)), np.ones(len(x1))])
     order = rng.permutation(len(rows))
     rows, labels = rows[order], labels[order]
-    found: list[Statistic] = []
+    statistics: list[Statistic] = []
     with threadpool_limits(1):
         for name, train in (("small network", _network), ("boosted trees", _trees)):
             if seconds > 0 and time.monotonic() < deadline:
                 budget = _Budget(time.thread_time() + seconds / 2, deadline)
                 score = train(rows, labels, int(rng.integers(2**31)), budget)
-                found.append(_named(name, score, columns, rows, labels, rng))
-    return found
+                statistics.append(_named(name, score, columns, rows, labels, rng))
+    return statistics
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ def _quantiles(values: Array, atoms: list[tuple[int, float]], column: int) -> Ar
 
 
 def _frequent(values: Array) -> Array:
-    found, counts = np.unique(values, return_counts=True)
+    distinct, counts = np.unique(values, return_counts=True)
     many = counts >= _ATOM * len(values)
-    return np.asarray(found[many][np.argsort(-counts[many], kind="stable")][:_MOST_ATOMS])
+    return np.asarray(distinct[many][np.argsort(-counts[many], kind="stable")][:_MOST_ATOMS])
 
 
 def _network(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable[[Array], Array]:
@@ -169,16 +169,16 @@ def _network(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable
 
     log_odds = _compiled()
     inputs, validation = _Inputs.of(rows), len(rows) // 10
-    shown = inputs(rows)
+    features = inputs(rows)
     model = MLPClassifier(
         (_WIDTH, _WIDTH), batch_size=_BATCH, learning_rate_init=_RATE, random_state=seed
     )
     best, since = np.inf, 0
     layers: list[Array] = []
     for _ in range(_EPOCHS):
-        model.partial_fit(shown[validation:], labels[validation:], classes=[0.0, 1.0])
+        model.partial_fit(features[validation:], labels[validation:], classes=[0.0, 1.0])
         now = [a.copy() for pair in zip(model.coefs_, model.intercepts_, strict=True) for a in pair]
-        loss = _loss(log_odds(shown[:validation], *now), labels[:validation])
+        loss = _loss(log_odds(features[:validation], *now), labels[:validation])
         if loss < best:
             best, since, layers = loss, 0, now
         else:

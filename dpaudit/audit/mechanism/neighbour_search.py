@@ -28,7 +28,7 @@ from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError,
 from dpaudit.protocols import Dataset, Request, Session
 from dpaudit.results.text import one_line
 
-__all__ = ["ADJACENCIES", "Beginning", "Found", "search"]
+__all__ = ["ADJACENCIES", "SearchResult", "SearchStart", "search"]
 
 ADJACENCIES = ("add-remove", "replace")
 """What neighbours are: one record more or less, or one record changed."""
@@ -40,8 +40,8 @@ _MOST_RECORDS = 40
 """Records of a data set that is made up, at most."""
 _RANDOM, _MOST_DRAWN = 60, 300
 """Random pairs to try, and to draw so that these differ from each other."""
-_KEPT = (16, 5, 2)
-_VARIED = 5
+_SURVIVORS = (16, 5, 2)
+_PARENTS = 5
 _VARIATIONS = 4
 _LEVEL = 0.05
 _SMALL = (1, 2, 3, 5, 8, 13, 20)
@@ -68,7 +68,7 @@ class Field:
     def typical(self) -> Any:
         return self.values[0]
 
-    def drawn(self, rng: np.random.Generator) -> Any:
+    def draw(self, rng: np.random.Generator) -> Any:
         """A value at random: one of the list, or, of numbers, between the bounds."""
         if self.low is None or self.high is None or rng.random() < 0.7:
             return self.values[int(rng.integers(len(self.values)))]
@@ -84,7 +84,7 @@ class Schema:
     make: Callable[[Mapping[Any, Any]], Record]
 
     @classmethod
-    def learned(cls, records: Sequence[Record], bounds: Bounds = None) -> Schema:
+    def learn(cls, records: Sequence[Record], bounds: Bounds = None) -> Schema:
         """The schema of ``records``, within ``bounds`` where given and just past them elsewhere.
 
         ``bounds`` are ``{field: (low, high)}``, or ``{field: [category, …]}``; of records that are
@@ -113,8 +113,8 @@ class Schema:
             def make(fields: Mapping[Any, Any]) -> Record:
                 return fields[""]
 
-        given = _bounds_by_field(bounds, list(columns))
-        return cls({n: _field(v, given.get(n), name=n) for n, v in columns.items()}, make)
+        limits = _bounds_by_field(bounds, list(columns))
+        return cls({n: _field(v, limits.get(n), name=n) for n, v in columns.items()}, make)
 
     @property
     def typical(self) -> dict[Any, Any]:
@@ -131,24 +131,24 @@ class Schema:
         return self._extreme("high")
 
     def _extreme(self, end: str) -> Record:
-        made = self.typical
+        values = self.typical
         for name, one in self.fields.items():
             value = getattr(one, end)
             if value is not None:
-                made[name] = int(value) if one.whole else value
-        return self.make(made)
+                values[name] = int(value) if one.whole else value
+        return self.make(values)
 
     @property
     def extremes(self) -> list[Record]:
         """All fields at an end, then the typical record with one field at each of its values."""
-        found = [self.high, self.low]
+        records = [self.high, self.low]
         for name, one in self.fields.items():
-            found += [self.make({**self.typical, name: value}) for value in one.values]
-        return _different(found)
+            records += [self.make({**self.typical, name: value}) for value in one.values]
+        return _distinct(records)
 
-    def drawn(self, rng: np.random.Generator) -> Record:
+    def draw(self, rng: np.random.Generator) -> Record:
         """A record at random."""
-        return self.make({name: field.drawn(rng) for name, field in self.fields.items()})
+        return self.make({name: field.draw(rng) for name, field in self.fields.items()})
 
 
 def _bounds_by_field(bounds: Bounds, names: list[Any]) -> Mapping[Any, Any]:
@@ -163,23 +163,23 @@ def _bounds_by_field(bounds: Bounds, names: list[Any]) -> Mapping[Any, Any]:
                 f"bounds={one_line(name, limit=60)}: no record has such a field; there are: "
                 f"{one_line(', '.join(texts), limit=200)}"
             )
-    return {texts[str(name)]: given for name, given in bounds.items()}
+    return {texts[str(name)]: limits for name, limits in bounds.items()}
 
 
-def _field(values: Sequence[Any], given: Any, *, name: Any) -> Field:
+def _field(values: Sequence[Any], limits: Any, *, name: Any) -> Field:
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
     finite = [v for v in numbers if math.isfinite(v)]
-    if isinstance(given, list):
-        return Field(tuple(given))
-    if given is not None:
-        low, high = (float(end) for end in given)
+    if isinstance(limits, list):
+        return Field(tuple(limits))
+    if limits is not None:
+        low, high = (float(end) for end in limits)
         if not low < high:
             raise UsageError(f"bounds={name}={low:g}:{high:g}: low must be below high")
         whole = bool(finite) and all(isinstance(v, int) for v in finite)
         middle = (low + high) / 2
         inside = [middle, low, high, *([0.0] if low < 0 < high else [])]
         return Field(
-            tuple(_different([round(v) if whole else v for v in inside])), low, high, whole=whole
+            tuple(_distinct([round(v) if whole else v for v in inside])), low, high, whole=whole
         )
     if finite and len(numbers) >= len([v for v in values if v is not None]):
         low, high = float(min(finite)), float(max(finite))
@@ -191,21 +191,21 @@ def _field(values: Sequence[Any], given: Any, *, name: Any) -> Field:
         tried: list[Any] = [round(v) if whole else v for v in past]
         tried += [1 << 53] if whole else _SPECIAL
         tried += [None] if None in values else []
-        return Field(tuple(_different(tried)), low, high, whole=whole)
+        return Field(tuple(_distinct(tried)), low, high, whole=whole)
     counted = Counter(map(_key, values))
     first = {_key(v): v for v in reversed(values)}
     common = [first[key] for key, _ in counted.most_common()]
     tried = common[:6] + common[-2:]
     if all(isinstance(v, str) for v in common):
         tried += ["", "never seen"]
-    return Field(tuple(_different(tried)))
+    return Field(tuple(_distinct(tried)))
 
 
 def _key(value: Any) -> str:
     return repr(value)
 
 
-def _different(values: Sequence[Any]) -> list[Any]:
+def _distinct(values: Sequence[Any]) -> list[Any]:
     return list({_key(v): v for v in reversed(values)}.values())[::-1]
 
 
@@ -215,7 +215,7 @@ class _Pair:
 
     first: tuple[Record, ...]
     second: tuple[Record, ...]
-    says: str
+    origin: str
 
 
 def neighbours_of(
@@ -223,11 +223,11 @@ def neighbours_of(
 ) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
     """``base``, and ``base`` with ``record`` added, or in place of the one ``at`` a place."""
     at = len(base) if at is None else at
-    kept = list(base)
+    records = list(base)
     if adjacency == "replace":
-        at = min(at, len(kept) - 1)
-        return tuple(kept), (*kept[:at], record, *kept[at + 1 :])
-    return tuple(kept), (*kept[:at], record, *kept[at:])
+        at = min(at, len(records) - 1)
+        return tuple(records), (*records[:at], record, *records[at + 1 :])
+    return tuple(records), (*records[:at], record, *records[at:])
 
 
 def _canonical(records: list[Record], schema: Schema, adjacency: str) -> Iterator[_Pair]:
@@ -244,11 +244,11 @@ def _canonical(records: list[Record], schema: Schema, adjacency: str) -> Iterato
         ("all typical", [typical] * few),
         ("every record twice", [r for r in records[:_MOST_RECORDS] for _ in (0, 1)]),
     ]
-    for says, base in bases:
+    for origin, base in bases:
         if adjacency == "replace" and not base:
             continue
         for record in schema.extremes:
-            yield _Pair(*neighbours_of(base, record, adjacency), f"{says} and {record!r}")
+            yield _Pair(*neighbours_of(base, record, adjacency), f"{origin} and {record!r}")
     if adjacency == "add-remove":
         for i in range(min(len(records), 8)):
             rest = (*records[:i], *records[i + 1 :])
@@ -267,10 +267,10 @@ def _random(
             share = int(rng.integers(size + 1))
             base = [schema.low] * share + [schema.high] * (size - share)
         elif kind == 2:
-            base = [schema.drawn(rng)] * size
+            base = [schema.draw(rng)] * size
         else:
-            base = [schema.drawn(rng) for _ in range(size)]
-        record = schema.drawn(rng) if rng.random() < 0.5 else _one_of(schema.extremes, rng)
+            base = [schema.draw(rng) for _ in range(size)]
+        record = schema.draw(rng) if rng.random() < 0.5 else _one_of(schema.extremes, rng)
         at = int(rng.integers(size + (adjacency == "add-remove")))
         yield _Pair(*neighbours_of(base, record, adjacency, at=at), "a random pair")
 
@@ -279,19 +279,19 @@ def _one_of(values: Sequence[Any], rng: np.random.Generator) -> Any:
     return values[int(rng.integers(len(values)))]
 
 
-def _varied(
+def _variations(
     pair: _Pair, schema: Schema, adjacency: str, rng: np.random.Generator
 ) -> Iterator[_Pair]:
     """The pair with another record, with fewer or more of its records, or with one of them else."""
     short, long = sorted((pair.first, pair.second), key=len)
     at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
-    record = long[at] if at < len(long) else schema.drawn(rng)
+    record = long[at] if at < len(long) else schema.draw(rng)
     base = list(short)
     while True:
         changed, other = list(base), record
         step = int(rng.integers(4))
         if step == 0:
-            other = schema.drawn(rng) if rng.random() < 0.5 else _one_of(schema.extremes, rng)
+            other = schema.draw(rng) if rng.random() < 0.5 else _one_of(schema.extremes, rng)
         elif step == 1 and len(changed) > 1:
             del changed[int(rng.integers(len(changed)))]
         elif step == 2 and changed and len(changed) < _MOST_RECORDS:
@@ -301,12 +301,12 @@ def _varied(
         if adjacency == "replace" and not changed:
             continue
         place = min(at, len(changed) - (adjacency == "replace"))
-        says = "a variation of a good pair"
-        yield _Pair(*neighbours_of(changed, other, adjacency, at=place), says)
+        origin = "a variation of a good pair"
+        yield _Pair(*neighbours_of(changed, other, adjacency, at=place), origin)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The pair to judge, and what was done to find it.
 
     ``promise`` is the bound that it showed in the search: the best of many, so no bound on ε.
@@ -315,7 +315,7 @@ class Found:
     """
 
     pair: tuple[Any, Any]
-    says: str
+    origin: str
     promise: float
     tried: int
     budget: int
@@ -326,7 +326,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class SearchStart:
     """Where a search begins: a data set, how neighbours differ, and what records may have."""
 
     data: Records
@@ -336,14 +336,14 @@ class Beginning:
 
 def search(
     mechanism: Session,
-    beginning: Beginning,
+    start: SearchStart,
     *,
     delta: float,
     samples: int,
     deadline: float,
     rng: np.random.Generator,
     progress: Callable[[int, int], None] | None = None,
-) -> Found:
+) -> SearchResult:
     """The most promising pair of neighbours that was found; nothing is claimed about it.
 
     A pair first gets 500 to 2,000 releases at each of its data sets, and up to ``samples`` in the
@@ -355,71 +355,73 @@ def search(
         UsageError: bounds that do not fit.
         SamplerError: the mechanism failed at every pair, or gave no releases in time.
     """
-    data, adjacency = beginning.data, beginning.adjacency
-    schema = Schema.learned(data.records, beginning.bounds)
-    state = _Search(mechanism, data, delta, deadline, rng, progress)
-    each = max(_LEAST, min(4 * _LEAST, samples // 50))
+    schema = Schema.learn(start.data.records, start.bounds)
+    trials = _Trials(mechanism, start.data, delta, deadline, rng, progress)
     first_until = time.monotonic() + _FIRST_SHARE * (deadline - time.monotonic())
-    random = islice(_random(data.records, schema, adjacency, rng), _MOST_DRAWN)
-    known = _canonical(data.records, schema, adjacency)
-    pairs = [*_unique(known), *islice(_unique(random), _RANDOM)]
+    pairs = _first_pairs(start, schema, rng)
+    trials.planned = len(pairs) + sum(_SURVIVORS) + (len(_SURVIVORS) - 1) * _PARENTS * _VARIATIONS
+    each = max(_LEAST, min(4 * _LEAST, samples // 50))
+    scored = trials.score(pairs, each, until=first_until)
+    for i, survivors in enumerate(_SURVIVORS):
+        best = _most_promising(scored, survivors)
+        children = _VARIATIONS if i < len(_SURVIVORS) - 1 else 0
+        varied = [
+            pair
+            for _, parent in best[:_PARENTS]
+            for pair in islice(_variations(parent, schema, start.adjacency, rng), children)
+        ]
+        best = _most_promising([*best, *trials.score(varied, each)], survivors)
+        each = min(4 * each, max(samples, _LEAST))
+        scored = trials.score([pair for _, pair in best], each) or best
+    if not scored:
+        raise trials.failure
+    best_score, winner = max(scored, key=lambda s: s[0])
+    return SearchResult(
+        pair=(start.data.make(winner.first), start.data.make(winner.second)),
+        origin=winner.origin,
+        promise=best_score,
+        tried=len(trials.tried),
+        budget=trials.planned - sum(_SURVIVORS),
+        releases=trials.releases,
+        refused=trials.refused,
+        error=trials.error,
+        late=trials.late,
+    )
+
+
+def _first_pairs(start: SearchStart, schema: Schema, rng: np.random.Generator) -> list[_Pair]:
+    """The known worst cases, then random pairs, each once."""
+    records, adjacency = start.data.records, start.adjacency
+    random = islice(_random(records, schema, adjacency, rng), _MOST_DRAWN)
+    pairs = [
+        *_unique(_canonical(records, schema, adjacency)),
+        *islice(_unique(random), _RANDOM),
+    ]
     if not pairs:
         raise UsageError(
             "dataset: its records are all the same, so that no other record is known; give another "
             "--dataset, or --bounds 'city=Bonn|Graz'"
         )
-    rounds = len(_KEPT)
-    state.planned = len(pairs) + sum(_KEPT) + (rounds - 1) * _VARIED * _VARIATIONS
-    scored = state.scored(pairs, each, until=first_until)
-    for i, kept in enumerate(_KEPT):
-        best = sorted(scored, key=lambda s: (-s[0], len(s[1].second)))[:kept]
-        varied = [
-            next(steps)
-            for _, pair in best[:_VARIED]
-            for steps in [_varied(pair, schema, adjacency, rng)]
-            for _ in range(_VARIATIONS if i < rounds - 1 else 0)
-        ]
-        new = state.scored(varied, each)
-        chosen = sorted([*best, *new], key=lambda s: (-s[0], len(s[1].second)))[:kept]
-        each = min(4 * each, max(samples, _LEAST))
-        again = state.scored([pair for _, pair in chosen], each)
-        scored = again or chosen
-    if not scored and not state.refused:
-        raise SamplerTimeoutError(
-            f"mechanism {mechanism.name}: the search for neighbours ran out of time at its first "
-            "pair; give more --time-limit, or make the mechanism faster"
-        )
-    if not scored:
-        raise SamplerCrashError(
-            f"mechanism {mechanism.name}: failed at all {len(state.tried)} pairs ({state.error}); "
-            "fix it"
-        )
-    best_score, winner = max(scored, key=lambda s: s[0])
-    return Found(
-        pair=(data.make(winner.first), data.make(winner.second)),
-        says=winner.says,
-        promise=best_score,
-        tried=len(state.tried),
-        budget=state.planned - sum(_KEPT),
-        releases=state.releases,
-        refused=state.refused,
-        error=state.error,
-        late=state.late,
-    )
+    return pairs
+
+
+def _most_promising(scored: Sequence[tuple[float, _Pair]], n: int) -> list[tuple[float, _Pair]]:
+    """The ``n`` pairs with the largest promise, small ones first."""
+    return sorted(scored, key=lambda s: (-s[0], len(s[1].second)))[:n]
 
 
 def _unique(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
-    seen = set()
+    keys = set()
     for pair in pairs:
         key = _key((pair.first, pair.second))
-        if key not in seen and repr(pair.first) != repr(pair.second):
-            seen.add(key)
+        if key not in keys and repr(pair.first) != repr(pair.second):
+            keys.add(key)
             yield pair
 
 
 @dataclass
-class _Search:
-    """Trials of pairs until a deadline, and what they came to."""
+class _Trials:
+    """Trials of pairs until a deadline, and their counts."""
 
     mechanism: Session
     data: Records
@@ -435,14 +437,27 @@ class _Search:
     error: str = ""
     late: bool = False
 
-    def scored(
+    @property
+    def failure(self) -> SamplerError:
+        """Why no pair has a score."""
+        if not self.refused:
+            return SamplerTimeoutError(
+                f"mechanism {self.mechanism.name}: the search for neighbours ran out of time at "
+                "its first pair; give more --time-limit, or make the mechanism faster"
+            )
+        return SamplerCrashError(
+            f"mechanism {self.mechanism.name}: failed at all {len(self.tried)} pairs "
+            f"({self.error}); fix it"
+        )
+
+    def score(
         self, pairs: Sequence[_Pair], n: int, until: float | None = None
     ) -> list[tuple[float, _Pair]]:
         """The promise of each pair from ``n`` new releases at both of its data sets."""
-        found = []
+        scores = []
         for pair in pairs:
-            left = (self.deadline if until is None else until) - time.monotonic()
-            if left <= 0:
+            seconds = (self.deadline if until is None else until) - time.monotonic()
+            if seconds <= 0:
                 self.late = True
                 break
             self.tried.add(_key((pair.first, pair.second)))
@@ -452,7 +467,7 @@ class _Search:
             try:
                 x0, x1 = (
                     self.mechanism.ask(
-                        Request(n, input=Dataset(self.data.make(side))), timeout=left
+                        Request(n, input=Dataset(self.data.make(side))), timeout=seconds
                     ).values
                     for side in (pair.first, pair.second)
                 )
@@ -466,8 +481,8 @@ class _Search:
                 self.error = self.error or one_line(error, limit=300)
                 continue
             self.releases += 2 * n
-            found.append((promise(x0, x1, delta=self.delta, rng=self.rng), pair))
-        return found
+            scores.append((promise(x0, x1, delta=self.delta, rng=self.rng), pair))
+        return scores
 
 
 def promise(
@@ -475,7 +490,7 @@ def promise(
 ) -> float:
     """The bound for ε at δ that an event learned from one half shows in the other half."""
     halves = len(x0) // 2, len(x1) // 2
-    encoding = Encoding.fitted(x0[: halves[0]], x1[: halves[1]])
+    encoding = Encoding.fit(x0[: halves[0]], x1[: halves[1]])
     y0, y1 = encoding.rows(x0), encoding.rows(x1)
     learn, count = (y0[: halves[0]], y1[: halves[1]]), (y0[halves[0] :], y1[halves[1] :])
     with np.errstate(all="ignore"):

@@ -22,7 +22,7 @@ __all__ = [
     "Refutes",
     "Trial",
     "bounds",
-    "largest",
+    "largest_refuted",
     "least_p",
     "one_run",
     "one_run_p",
@@ -51,14 +51,14 @@ class Guesses:
     right: int
 
     @property
-    def made(self) -> int:
+    def count(self) -> int:
         """Number of guesses; the auditor abstains on the other canaries."""
         return self.top + self.bottom
 
     def __str__(self) -> str:
         both = (self.top, "highest in"), (self.bottom, "lowest out")
-        sides = [f"{n} {what}" for n, what in both if n]
-        return f"{' and '.join(sides)}: {self.right} of {self.made} right"
+        sides = [f"{n} {side}" for n, side in both if n]
+        return f"{' and '.join(sides)}: {self.right} of {self.count} right"
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class Trial:
 
         Each is an upper bound for the same probability, and so the least of them is one.
         """
-        found = [one_run_p_tradeoff(self.canaries, self.guesses, curve) for curve in curves]
+        tails = [one_run_p_tradeoff(self.canaries, self.guesses, curve) for curve in curves]
         if pair is not None:
             epsilon, delta = pair
-            found.append(one_run_p(self.canaries, self.guesses, epsilon=epsilon, delta=delta))
-        return min(found)
+            tails.append(one_run_p(self.canaries, self.guesses, epsilon=epsilon, delta=delta))
+        return min(tails)
 
     def refutes(
         self, level: float, *curves: Inverse, pair: tuple[float, float] | None = None
@@ -165,13 +165,13 @@ def one_run(
 
 
 def bounds(
-    made_at: Callable[[float, Refutes], Sequence[Trial]],
+    trials_at: Callable[[float, Refutes], Sequence[Trial]],
     *,
     claim: PrivacyClaim,
     alpha: float,
     share: float | None = None,
 ) -> OneRun:
-    """As :func:`one_run`, of the trials that ``made_at`` makes at a level."""
+    """As :func:`one_run`, of the trials that ``trials_at`` makes at a level."""
     epsilon, delta, mu = claim.epsilon, claim.delta, claim.mu
     of_epsilon = (0.9 if mu is None else 0.5) if share is None else share
     of_mu = 1 - of_epsilon
@@ -182,14 +182,14 @@ def bounds(
     def at_mu(trial: Trial, level: float, u: float) -> bool:
         return trial.refutes(level, tradeoff_of_mu(u))
 
-    made = made_at(alpha * of_epsilon, at_epsilon)
-    made_mu = made_at(alpha * of_mu, at_mu)
-    eps, by_eps = largest(made, alpha * of_epsilon, at_epsilon)
-    most_mu, by_mu = largest(made_mu, alpha * of_mu, at_mu)
+    trials_of_epsilon = trials_at(alpha * of_epsilon, at_epsilon)
+    trials_of_mu = trials_at(alpha * of_mu, at_mu)
+    eps, by_eps = largest_refuted(trials_of_epsilon, alpha * of_epsilon, at_epsilon)
+    most_mu, by_mu = largest_refuted(trials_of_mu, alpha * of_mu, at_mu)
     claimed = tradeoff_of_epsilon(epsilon, delta)
-    p, by_p = least_p(made, lambda trial: trial.p(claimed, pair=(epsilon, delta)))
+    p, by_p = least_p(trials_of_epsilon, lambda trial: trial.p(claimed, pair=(epsilon, delta)))
     p_mu, by_p_mu = (
-        (1.0, by_mu) if mu is None else least_p(made_mu, lambda t: t.p(tradeoff_of_mu(mu)))
+        (1.0, by_mu) if mu is None else least_p(trials_of_mu, lambda t: t.p(tradeoff_of_mu(mu)))
     )
     return OneRun(
         epsilon=eps,
@@ -200,14 +200,14 @@ def bounds(
         by_p=by_p,
         p_mu=min(1.0, p_mu / of_mu),
         by_p_mu=by_p_mu,
-        tried=len(made),
-        ceiling=max(_ceiling(trial, alpha * of_epsilon) for trial in made),
+        tried=len(trials_of_epsilon),
+        ceiling=max(_ceiling(trial, alpha * of_epsilon) for trial in trials_of_epsilon),
     )
 
 
 def _ceiling(trial: Trial, alpha: float) -> float:
     """The largest ε that a trial could show, if every guess were right: q^r = its level."""
-    wrong = -math.expm1(math.log(alpha * trial.share) / max(1, trial.guesses.made))
+    wrong = -math.expm1(math.log(alpha * trial.share) / max(1, trial.guesses.count))
     return math.log1p(-wrong) - math.log(wrong) if wrong < 0.5 else 0.0
 
 
@@ -215,24 +215,26 @@ Refutes = Callable[[Trial, float, float], bool]
 """Whether a trial refutes a parameter at a level, and with it all smaller ones."""
 
 
-def largest(made: Sequence[Trial], alpha: float, refutes: Refutes) -> tuple[float, Trial]:
+def largest_refuted(
+    candidates: Sequence[Trial], alpha: float, refutes: Refutes
+) -> tuple[float, Trial]:
     """The largest parameter that a trial refutes at its share of ``alpha``, and which does.
 
     0 and the first trial if there is none.
     """
-    best, by = 0.0, made[0]
-    for trial in made:
-        found = _largest(lambda x, t=trial: refutes(t, alpha * t.share, x), best)  # type: ignore[misc]
-        if found > best:
-            best, by = found, trial
+    best, by = 0.0, candidates[0]
+    for trial in candidates:
+        bound = _largest_rejected(lambda x, t=trial: refutes(t, alpha * t.share, x), best)  # type: ignore[misc]
+        if bound > best:
+            best, by = bound, trial
     return best, by
 
 
-def least_p(made: Sequence[Trial], p_of: Callable[[Trial], float]) -> tuple[float, Trial]:
+def least_p(candidates: Sequence[Trial], p_of: Callable[[Trial], float]) -> tuple[float, Trial]:
     """The least p-value of the trials, each divided by its share, and which has it."""
-    values = [min(1.0, p_of(trial) / trial.share) for trial in made]
+    values = [min(1.0, p_of(trial) / trial.share) for trial in candidates]
     at = int(np.argmin(values))
-    return values[at], made[at]
+    return values[at], candidates[at]
 
 
 _FIXED = ((0.3, 0.3, 0.3), (0.08, 0.08, 0.3), (0.08, 0.0, 0.2))
@@ -298,38 +300,38 @@ def trials(
     if guesses is not None or m < _FEW:
         n = m if guesses is None else guesses
         return (Trial(m, every(n - n // 2, n // 2), 1.0),)
-    made = [Trial(m, every(round(a * m), round(b * m)), share) for a, b, share in _FIXED]
-    left = m - int(ranked.reserved.sum())
-    plan = _chosen(ranked.among(ranked.reserved), m - left, left, level * _CHOSEN, refutes)
-    return (*made, Trial(left, ranked.among(~ranked.reserved)(*plan), _CHOSEN, m - left))
+    fixed = [Trial(m, every(round(a * m), round(b * m)), share) for a, b, share in _FIXED]
+    judged = m - int(ranked.reserved.sum())
+    plan = _choose_plan(ranked.among(ranked.reserved), m - judged, judged, level * _CHOSEN, refutes)
+    return (*fixed, Trial(judged, ranked.among(~ranked.reserved)(*plan), _CHOSEN, m - judged))
 
 
-def _chosen(
-    seen: Callable[[int, int], Guesses], n: int, left: int, level: float, refutes: Refutes
+def _choose_plan(
+    guesses_of: Callable[[int, int], Guesses], n: int, m: int, level: float, refutes: Refutes
 ) -> tuple[int, int]:
-    """The numbers of top and bottom guesses about ``left`` canaries that promise most, by ``n``."""
-    best, plan, clearest = 0.0, (left - left // 2, left // 2), -math.inf
-    made = left
-    while made >= FEWEST:
-        for top in (made, made - made // 2, 0):
-            bottom = made - top
-            of = seen(round(top * n / left), round(bottom * n / left))
-            if not of.made or (made == left and 0 in (top, bottom)):
+    """The numbers of top and bottom guesses about ``m`` canaries that promise most, by ``n``."""
+    best, plan, clearest = 0.0, (m - m // 2, m // 2), -math.inf
+    count = m
+    while count >= FEWEST:
+        for top in (count, count - count // 2, 0):
+            bottom = count - top
+            of = guesses_of(round(top * n / m), round(bottom * n / m))
+            if not of.count or (count == m and 0 in (top, bottom)):
                 continue
             right = float(
-                scipy.special.betaincinv(of.right + 0.5, of.made - of.right + 0.5, _CAUTION)
+                scipy.special.betaincinv(of.right + 0.5, of.count - of.right + 0.5, _CAUTION)
             )
-            trial = Trial(left, Guesses(top, bottom, int(right * made)), 1.0)
-            found = _largest(lambda x, t=trial: refutes(t, level, x), best)  # type: ignore[misc]
-            clear = (2 * right - 1) * math.sqrt(made)
-            if found > best or (best == 0 and clear > clearest):
-                best, plan = found, (top, bottom)
+            trial = Trial(m, Guesses(top, bottom, int(right * count)), 1.0)
+            bound = _largest_rejected(lambda x, t=trial: refutes(t, level, x), best)  # type: ignore[misc]
+            clear = (2 * right - 1) * math.sqrt(count)
+            if bound > best or (best == 0 and clear > clearest):
+                best, plan = bound, (top, bottom)
             clearest = max(clear, clearest)
-        made //= 2
+        count //= 2
     return plan
 
 
-def _largest(rejected: Callable[[float], bool], least: float) -> float:
+def _largest_rejected(rejected: Callable[[float], bool], least: float) -> float:
     """The largest rejected value above ``least``, to 1e-4 from below; ``least`` if none is."""
     if not rejected(least + 1e-4):
         return least
@@ -352,7 +354,7 @@ def one_run_p(m: int, guesses: Guesses, *, epsilon: float, delta: float) -> floa
     >>> round(one_run_p(100, Guesses(50, 50, 75), epsilon=math.log(3), delta=0.0), 4)
     0.5535
     """
-    v, r = guesses.right, guesses.made
+    v, r = guesses.right, guesses.count
     q = float(scipy.special.expit(epsilon))
     if v == 0:
         return 1.0
@@ -406,7 +408,7 @@ def _rejects(m: int, guesses: Guesses, inverse: Inverse, tail: float) -> bool:
     demands are least if all of it is at v; then each p_{j−1} must be at least m·(inverse(R_j) −
     H_j)/(r − j + 1), and a larger one lowers no later demand. A total above 1 is impossible.
     """
-    v, r = guesses.right, guesses.made
+    v, r = guesses.right, guesses.count
     right, wrong = tail * v / m, tail * (r - v) / m
     limit = r / m
     for j in range(v, 0, -1):

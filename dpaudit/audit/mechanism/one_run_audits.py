@@ -24,7 +24,7 @@ from dpaudit.audit.mechanism.one_run import (
     Refutes,
     Trial,
     bounds,
-    largest,
+    largest_refuted,
     least_p,
     tradeoff_of_mu,
     tradeoff_of_profile,
@@ -42,9 +42,18 @@ from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
 from dpaudit.stats import binomial_two_sided, rounded_down
 from dpaudit.targets.endpoints.file import lines_of, open_text
-from dpaudit.types import TestResult, Verdict
+from dpaudit.types import BlindSpot, Interval, TestResult, Verdict
 
-__all__ = ["COUNTS", "SCORES", "Coins", "audit_counts", "audit_scores", "judged", "result_of"]
+__all__ = [
+    "COUNTS",
+    "SCORES",
+    "CanaryAudit",
+    "CoinCount",
+    "audit_counts",
+    "audit_scores",
+    "judge_trials",
+    "one_run_result",
+]
 
 COUNTS = "counts:"
 SCORES = "scores:"
@@ -53,11 +62,12 @@ STATED_SHARE = 0.9
 _MOST_COUNTED = 10**7
 _TABLE = "write a .csv with the header score,member, or an .npz with arrays score and member"
 _COLUMNS = ("score", "member")
+_METHOD = "one run, trade-off curve"
 _ALWAYS = 1 << 20  # scores that a small .npz may unpack to
 
 Array = npt.NDArray[np.float64]
 Columns = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]
-Made = Callable[[float, Refutes], Sequence[Trial]]
+TrialsAt = Callable[[float, Refutes], Sequence[Trial]]
 """The guesses that are made at a level."""
 
 
@@ -87,14 +97,10 @@ def audit_scores(
     member = np.concatenate([run[1] for run in runs])
     ties = KeyedStream.from_seed(seed).child("mechanism", "ties").numpy()
     ranked = Ranked.of(scores, member, ties)
-    return result_of(
+    return one_run_result(
+        CanaryAudit(name=f"{SCORES}{path}", claim=claim, alpha=alpha, seed=seed, started=started),
         lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
-        name=f"{SCORES}{path}",
-        coins=Coins(int(member.sum()), len(member)),
-        claim=claim,
-        alpha=alpha,
-        seed=seed,
-        started=started,
+        coins=CoinCount(int(member.sum()), len(member)),
     )
 
 
@@ -117,27 +123,23 @@ def audit_counts(
         UsageError: not four whole numbers ≥ 0, or fewer than 8 in all.
     """
     started = time.monotonic()
-    tp, fn, fp, tn = _four(text)
+    tp, fn, fp, tn = _parse_counts(text)
     m = tp + fn + fp + tn
     every = Guesses(tp + fp, fn + tn, tp + tn)
-    made = [Trial(m, every, 1.0)]
+    candidates = [Trial(m, every, 1.0)]
     pure = claim.delta == 0 and claim.mu is None and claim.stated is None
     if pure:
-        sides = [g for g in (Guesses(tp + fp, 0, tp), Guesses(0, fn + tn, tn)) if g.made]
-        made = [Trial(m, every, 0.4), *(Trial(m, side, 0.3) for side in sides)]
-    return result_of(
-        lambda _level, _refutes: made,
-        name=f"{COUNTS}{text}",
-        coins=Coins(tp + fn, m),
-        claim=claim,
-        alpha=alpha,
-        seed=seed,
-        started=started,
+        sides = [g for g in (Guesses(tp + fp, 0, tp), Guesses(0, fn + tn, tn)) if g.count]
+        candidates = [Trial(m, every, 0.4), *(Trial(m, side, 0.3) for side in sides)]
+    return one_run_result(
+        CanaryAudit(name=f"{COUNTS}{text}", claim=claim, alpha=alpha, seed=seed, started=started),
+        lambda _level, _refutes: candidates,
+        coins=CoinCount(tp + fn, m),
         with_mu=not pure,
     )
 
 
-def _four(text: str) -> tuple[int, int, int, int]:
+def _parse_counts(text: str) -> tuple[int, int, int, int]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 4 or not all(part.isascii() and part.isdigit() for part in parts):
         raise UsageError(
@@ -157,7 +159,7 @@ def _ranks(scores: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Coins:
+class CoinCount:
     """How many of the canaries are members by their coins, and whether dpaudit drew these."""
 
     members: int
@@ -165,66 +167,100 @@ class Coins:
     own: bool = False
 
 
-def result_of(
-    made_at: Made,
-    *,
-    name: str,
-    coins: Coins,
-    claim: PrivacyClaim,
-    alpha: float,
-    seed: str,
-    started: float,
-    with_mu: bool = True,
+@dataclass(frozen=True, kw_only=True)
+class CanaryAudit:
+    """An audit of canaries' scores: of what, against which claim, and since when.
+
+    ``started`` is of ``time.monotonic``.
+    """
+
+    name: str
+    claim: PrivacyClaim
+    alpha: float
+    seed: str
+    started: float
+
+    def result(
+        self,
+        verdict: Verdict,
+        reason: str,
+        *,
+        method: str,
+        stated: Shown | None,
+        epsilon: float,
+        delta: Interval | None,
+        mu: Interval,
+        curve: tuple[tuple[float, float], ...],
+        tests: tuple[TestResult, ...],
+        samples: int,
+        blind: tuple[BlindSpot, ...],
+    ) -> MechanismResult:
+        """The result with its bounds and, for a pass, what it leaves ``blind``."""
+        return MechanismResult(
+            verdict=verdict,
+            reason=reason,
+            mechanism=self.name,
+            method=method,
+            neighbours=(),
+            claim_epsilon=self.claim.epsilon,
+            claim_delta=self.claim.delta,
+            claim_mu=self.claim.mu,
+            stated=stated,
+            alpha=self.alpha,
+            epsilon=at_least(epsilon, self.alpha, method),
+            delta=delta,
+            mu=mu,
+            curve=curve,
+            tests=tests,
+            samples=samples,
+            samples_requested=samples,
+            seconds=time.monotonic() - self.started,
+            advice=(),
+            cannot_rule_out=blind if verdict == "no-finding" else (),
+            details=self.claim.details,
+            provenance=collect(seed=self.seed, plugins=()),
+        )
+
+
+def one_run_result(
+    audit: CanaryAudit, trials_at: TrialsAt, *, coins: CoinCount, with_mu: bool = True
 ) -> MechanismResult:
     """The result of the guesses made; *inconclusive* where the coins cannot have been fair.
 
     Without ``with_mu`` the guesses say nothing of μ.
     """
-    found, of_claim, stated = judged(made_at, claim=claim, alpha=alpha)
-    found = found if with_mu else replace(found, mu=0.0)
-    members, canaries = coins.members, coins.canaries
-    coin = 1.0 if coins.own else binomial_two_sided(members, canaries, 0.5)
-    if coin <= ASSUMPTION_LEVEL:
+    claim, alpha, canaries = audit.claim, audit.alpha, coins.canaries
+    run, of_claim, stated = judge_trials(trials_at, claim=claim, alpha=alpha)
+    run = run if with_mu else replace(run, mu=0.0)
+    p = 1.0 if coins.own else binomial_two_sided(coins.members, canaries, 0.5)
+    if p <= ASSUMPTION_LEVEL:
         tests: tuple[TestResult, ...] = ()
         verdict: Verdict = "inconclusive"
         reason = (
-            f"{members:,} of {canaries:,} canaries are members, which fair coins give with "
-            f"probability {coin:.1g}: one run is judged only where each canary is in with "
+            f"{coins.members:,} of {canaries:,} canaries are members, which fair coins give with "
+            f"probability {p:.1g}: one run is judged only where each canary is in with "
             "probability 1/2; draw a fair coin for each"
         )
-        found, stated = replace(found, epsilon=0.0, mu=0.0), claim.shown((), alpha)
+        run, stated = replace(run, epsilon=0.0, mu=0.0), claim.statement((), alpha)
     else:
-        tests = (*of_claim, *_one_run_tests(found, claim, alpha))
+        tests = (*of_claim, *_one_run_tests(run, claim, alpha))
         verdict, reason = verdict_of(tests, "")
-    shown = [found.epsilon, *(test.statistic for test in tests if test.unit == "ε")]
-    blind = one_run_blind_spots(canaries=canaries, claim=claim, ceiling=found.ceiling)
-    return MechanismResult(
-        verdict=verdict,
-        reason=reason,
-        mechanism=name,
+    return audit.result(
+        verdict,
+        reason,
         method="one run",
-        neighbours=(),
-        claim_epsilon=claim.epsilon,
-        claim_delta=claim.delta,
-        claim_mu=claim.mu,
-        alpha=alpha,
         stated=stated,
-        epsilon=at_least(max(shown), alpha, "one run"),
+        epsilon=max([run.epsilon, *(test.statistic for test in tests if test.unit == "ε")]),
         delta=None,
-        mu=at_least(found.mu, alpha, "one run, trade-off curve"),
+        mu=at_least(run.mu, alpha, _METHOD),
         curve=(),
         tests=tests,
         samples=canaries,
-        samples_requested=canaries,
-        seconds=time.monotonic() - started,
-        advice=(),
-        cannot_rule_out=blind if verdict == "no-finding" else (),
-        details=claim.details,
-        provenance=collect(seed=seed, plugins=()),
+        blind=one_run_blind_spots(canaries=canaries, claim=claim, ceiling=run.ceiling),
     )
 
 
-def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[TestResult, ...]:
+def _one_run_tests(run: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[TestResult, ...]:
     def row(
         unit: str, at: str, looks_at: str, *, p: float, by_p: Trial, low: float, by: Trial
     ) -> TestResult:
@@ -237,15 +273,15 @@ def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[Te
             unit=unit,
             alpha=alpha,
             effect=f"{unit} ≥ {rounded_down(low)} by {by}{of_p}",
-            details={**by.numbers, "p": by_p.numbers, "families_tried": found.tried},
+            details={**by.numbers, "p": by_p.numbers, "families_tried": run.tried},
         )
 
     members, curve = "of which canaries were in", "against the Gaussian trade-off curve"
-    by = found.by_epsilon
-    tests = [row("ε", " at δ", members, p=found.p, by_p=found.by_p, low=found.epsilon, by=by)]
+    by = run.by_epsilon
+    tests = [row("ε", " at δ", members, p=run.p, by_p=run.by_p, low=run.epsilon, by=by)]
     if claim.mu is not None:
-        by = found.by_mu
-        tests += [row("μ", "", curve, p=found.p_mu, by_p=found.by_p_mu, low=found.mu, by=by)]
+        by = run.by_mu
+        tests += [row("μ", "", curve, p=run.p_mu, by_p=run.by_p_mu, low=run.mu, by=by)]
     return tuple(tests)
 
 
@@ -279,11 +315,8 @@ def _test(
     )
 
 
-_METHOD = "one run, trade-off curve"
-
-
-def judged(
-    made_at: Made, *, claim: PrivacyClaim, alpha: float
+def judge_trials(
+    trials_at: TrialsAt, *, claim: PrivacyClaim, alpha: float
 ) -> tuple[OneRun, tuple[TestResult, ...], Shown | None]:
     """Bounds for ε and μ, and for another claim its own test and what is shown of it.
 
@@ -293,48 +326,47 @@ def judged(
     only_mu = 0.1 if claim.only_mu else None
 
     def pair(of: float) -> OneRun:
-        return bounds(made_at, claim=claim, alpha=of, share=only_mu)
+        return bounds(trials_at, claim=claim, alpha=of, share=only_mu)
 
     if claim.stated is None:
         return pair(alpha), (), None
-    found = pair(alpha * (1 - STATED_SHARE))
-    found = replace(found, p=min(1.0, found.p / (1 - STATED_SHARE)))
-    test, shown = _against(claim.stated, made_at, found, claim=claim, alpha=alpha)
-    return found, (test,), shown
+    run = pair(alpha * (1 - STATED_SHARE))
+    run = replace(run, p=min(1.0, run.p / (1 - STATED_SHARE)))
+    test, statement = _judge_stated(claim.stated, trials_at, run, claim=claim, alpha=alpha)
+    return run, (test,), statement
 
 
-def _against(
-    stated: StatedClaim, made_at: Made, found: OneRun, *, claim: PrivacyClaim, alpha: float
+def _judge_stated(
+    stated: StatedClaim, trials_at: TrialsAt, run: OneRun, *, claim: PrivacyClaim, alpha: float
 ) -> tuple[TestResult, Shown]:
     level = alpha * STATED_SHARE
-    guesses = made_at(level, lambda trial, at, mu: trial.refutes(at, tradeoff_of_mu(mu)))
+    guesses = trials_at(level, lambda trial, at, mu: trial.refutes(at, tradeoff_of_mu(mu)))
     inverse = tradeoff_of_profile(stated.profile)
     p, by = least_p(guesses, lambda trial: trial.p(inverse))
     p = min(1.0, p / STATED_SHARE)
     low: float | None = None
-    unit, statistic = "ε", found.epsilon
+    unit, statistic = "ε", run.epsilon
     details: dict[str, float | None] = {}
     if isinstance(stated, Steps):
         name = "DP-SGD"
         sigma = stated.noise_left(
             lambda profile: _any_refutes(guesses, level, tradeoff_of_profile(profile))
         )
-        statistic, says = low, _ = stated.with_noise(sigma)
+        statistic, bound_text = low, _ = stated.with_noise(sigma)
         statement = "no noise multiplier is contradicted"
-        if says:
-            statement = f"{says}: ε ≥ {rounded_down(low)}"
+        if bound_text:
+            statement = f"{bound_text}: ε ≥ {rounded_down(low)}"
         details = {"sigma": sigma, "claimed_sigma": stated.dpsgd.sigma}
     elif stated.value is not None:
-        low, by_low = largest(guesses, level, _refuting(stated))
+        low, by_low = largest_refuted(guesses, level, _value_refuter(stated))
         name = unit = stated.unit
         statistic, by = low, by_low if low else by
-        statement = says = f"{unit} ≥ {rounded_down(low)}"
+        statement = bound_text = f"{unit} ≥ {rounded_down(low)}"
     else:
         name = "δ(ε) curve" if isinstance(stated, DeltaCurve) else "f"
-        what = "claimed" if isinstance(stated, DeltaCurve) else "implied"
-        says = (
-            f"ε ≥ {rounded_down(statistic)} at δ = {claim.delta:.6g} ({what}: {claim.epsilon:.6g})"
-        )
+        source = "claimed" if isinstance(stated, DeltaCurve) else "implied"
+        at_delta = f"at δ = {claim.delta:.6g} ({source}: {claim.epsilon:.6g})"
+        bound_text = f"ε ≥ {rounded_down(statistic)} {at_delta}"
         statement = "the whole table"
     whole = "the whole curve of the claimed steps"
     test = _test(
@@ -350,15 +382,15 @@ def _against(
     )
     interval = None if low is None else at_least(low, alpha, _METHOD)
     return test, Shown(
-        claim=stated.text, unit=stated.unit, value=stated.value, shown=interval, says=says
+        claim=stated.text, unit=stated.unit, value=stated.value, shown=interval, says=bound_text
     )
 
 
-def _any_refutes(made: Sequence[Trial], level: float, inverse: Inverse) -> bool:
-    return any(trial.refutes(level * trial.share, inverse) for trial in made)
+def _any_refutes(candidates: Sequence[Trial], level: float, inverse: Inverse) -> bool:
+    return any(trial.refutes(level * trial.share, inverse) for trial in candidates)
 
 
-def _refuting(stated: StatedClaim) -> Refutes:
+def _value_refuter(stated: StatedClaim) -> Refutes:
     """Whether a trial refutes the claim with another value; each one's curve is made once."""
     curves: dict[float, Inverse] = {}
 
@@ -394,7 +426,7 @@ def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.boo
         raise UsageError(f"scores={path}: has no column {error}; {_TABLE}") from None
     except (ValueError, csv.Error) as error:
         raise UsageError(
-            f"scores={path}: holds something else than numbers ({one_line(error)}); {_TABLE}"
+            f"scores={path}: holds something other than numbers ({one_line(error)}); {_TABLE}"
         ) from None
     if score.ndim != 1 or score.shape != member.shape:
         raise UsageError(

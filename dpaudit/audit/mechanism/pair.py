@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ import numpy as np
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.mechanism.attacks import (
     NamedAttack,
-    guessed,
+    count_right_guesses,
     origins,
-    probes,
-    reduced,
+    probe_pairs,
     support_statistic,
+    view_releases,
 )
-from dpaudit.audit.mechanism.judge import Aim, Judged, judge, learn
+from dpaudit.audit.mechanism.judge import Aim, Judgement, judge, learn
 from dpaudit.audit.mechanism.releases import (
     Array,
     EncodedReleases,
@@ -42,9 +43,11 @@ from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval, TestResult
 
-__all__ = ["audit_pair", "run_probes"]
+__all__ = ["PairAudit", "PairEvidence", "audit_pair", "run_probes"]
 
 _LEARNING_SECONDS = 30.0
+_CURVE = "trade-off curve, Clopper-Pearson"
+_NO_EVENTS = Judgement((), 0.0, 0.0, 0.0, ())
 
 
 def audit_pair(
@@ -76,146 +79,169 @@ def audit_pair(
         SamplerError: the mechanism failed, or nothing could be counted in time.
         DpauditError: the attack failed.
     """
-    if attack is not None and options.real_numbers:
-        raise UsageError(
-            "real-numbers: does not apply to an attack, which sees releases in its own way; "
-            "leave --real-numbers or --attack out"
-        )
     limit = TimeLimit(options.time_limit)
-    root = KeyedStream.from_seed(options.seed).child("mechanism")
-    drawn = draw_releases(
-        mechanism,
-        neighbours,
-        samples=options.samples,
-        limit=limit,
-        rng=root.child("turns").numpy(),
-        learning=attack is None or not plays(attack.does, "support"),
-        timed=_timed(attack),
-        progress=progress,
-    )
-    if isinstance(mechanism, EncodedReleases):
-        drawn = mechanism.encoded(drawn)
-    pair = _Pair(mechanism, neighbours, claim, options, attack, reach, drawn, limit, root)
-    unfit = _unfit(drawn)
-    if unfit:
-        return pair.described(_Seen(Judged((), 0.0, 0.0, 0.0, ())), unfit=unfit)
-    return pair.described(pair.by_events() if attack is None else pair.by_attack(attack))
+    pair = PairAudit(mechanism, neighbours, claim, options, limit, attack, reach)
+    return pair.conclude(pair.judge(pair.draw(progress=progress)))
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What was counted, the least and the largest share of α of an event, and details for it."""
+class PairEvidence:
+    """What was counted in ``releases``, the least and largest share of α of an event, and details.
 
-    judged: Judged
+    ``fault`` says why they cannot be judged; empty if they were.
+    """
+
+    releases: Releases
+    fault: str = ""
+    judgement: Judgement = _NO_EVENTS
     shares: tuple[float, float] = (0.0, 0.0)
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """Releases of a mechanism that were drawn at two neighbours, to be judged and described."""
+class PairAudit:
+    """The audit of an opened mechanism at two neighbours, stage by stage; see :func:`audit_pair`.
+
+    Raises:
+        UsageError: an attack, which sees releases in its own way, and ``real_numbers``.
+    """
 
     mechanism: Session
     neighbours: tuple[Array, Array]
     claim: PrivacyClaim
     options: MechanismOptions
-    attack: NamedAttack | None
-    reach: NamedAttack | None
-    drawn: Releases
     limit: TimeLimit
-    root: KeyedStream
+    attack: NamedAttack | None = None
+    reach: NamedAttack | None = None
 
-    def by_events(self) -> _Seen:
+    def __post_init__(self) -> None:
+        if self.attack is not None and self.options.real_numbers:
+            raise UsageError(
+                "real-numbers: does not apply to an attack, which sees releases in its own way; "
+                "leave --real-numbers or --attack out"
+            )
+
+    @property
+    def _root(self) -> KeyedStream:
+        return KeyedStream.from_seed(self.options.seed).child("mechanism")
+
+    def draw(self, *, progress: Progress | None = None) -> Releases:
+        """Draw releases at both neighbours, in the time that there is."""
+        attack = self.attack
+        releases = draw_releases(
+            self.mechanism,
+            self.neighbours,
+            samples=self.options.samples,
+            limit=self.limit,
+            rng=self._root.child("turns").numpy(),
+            learning=attack is None or not plays(attack.implementation, "support"),
+            timed=_is_timed(attack),
+            progress=progress,
+        )
+        if isinstance(self.mechanism, EncodedReleases):
+            releases = self.mechanism.encoded(releases)
+        return releases
+
+    def judge(self, releases: Releases) -> PairEvidence:
+        """Count events in the releases, unless these cannot be judged."""
+        if fault := _fault_of(releases):
+            return PairEvidence(releases, fault)
+        if self.attack is None:
+            return self._judge_events(releases)
+        return self._judge_attack(releases, self.attack)
+
+    def _judge_events(self, releases: Releases) -> PairEvidence:
         """Learn events from the first half of the releases and count them in the second."""
-        drawn, alpha, real_numbers = self.drawn, self.options.alpha, self.options.real_numbers
+        limit, options = self.limit, self.options
         more = []
-        if self.reach is not None and drawn.learn[0].shape[1] == len(self.neighbours[0]):
-            more = [support_statistic(self.reach, self.neighbours, learn=drawn.learn)]
+        if self.reach is not None and releases.learn[0].shape[1] == len(self.neighbours[0]):
+            more = [support_statistic(self.reach, self.neighbours, learn=releases.learn)]
         learned = learn(
-            *drawn.learn,
+            *releases.learn,
             neighbours=self.neighbours,
-            aim=Aim.of(self.claim, alpha, real_numbers=real_numbers),
-            rng=self.root.child("statistics").numpy(),
+            aim=Aim.of(self.claim, options.alpha, real_numbers=options.real_numbers),
+            rng=self._root.child("statistics").numpy(),
             more=more,
             seconds=_LEARNING_SECONDS,
-            deadline=time.monotonic() + 0.3 * (self.limit.ends - time.monotonic()),
+            deadline=time.monotonic() + 0.3 * (limit.ends - time.monotonic()),
         )
-        judged = judge(learned, *drawn.count, claim=self.claim, alpha=alpha)
-        return _Seen(judged, learned.shares, {"last_bits_excluded": True} if real_numbers else {})
+        judgement = judge(learned, *releases.count, claim=self.claim, alpha=options.alpha)
+        details = {"last_bits_excluded": True} if options.real_numbers else {}
+        return PairEvidence(releases, "", judgement, learned.shares, details)
 
-    def by_attack(self, attack: NamedAttack) -> _Seen:
+    def _judge_attack(self, releases: Releases, attack: NamedAttack) -> PairEvidence:
         """Count the attack's events, and its right guesses."""
         claim, alpha = self.claim, self.options.alpha
-        seen = reduced(attack, self.drawn, self.neighbours, delta=claim.delta, alpha=alpha)
-        judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
-        success = guessed(seen.guesses, rng=self.root.child("guesses").numpy())
-        return _Seen(judged, seen.learned.shares, {**seen.details, "success": success})
+        view = view_releases(attack, releases, self.neighbours, delta=claim.delta, alpha=alpha)
+        judgement = judge(view.events, *view.scores, claim=claim, alpha=alpha)
+        success = count_right_guesses(view.guesses, rng=self._root.child("guesses").numpy())
+        details = {**view.details, "success": success}
+        return PairEvidence(releases, "", judgement, view.events.shares, details)
 
-    def described(self, seen: _Seen, *, unfit: str = "") -> MechanismResult:
+    def conclude(self, evidence: PairEvidence) -> MechanismResult:
         """The verdict with its bounds, advice, and what a pass does not exclude."""
-        judged, alpha, claim, drawn = seen.judged, self.options.alpha, self.claim, self.drawn
-        verdict, reason = verdict_of(judged.tests, drawn.late)
-        if unfit:
-            verdict, reason = "inconclusive", unfit
-        counted = sum(map(len, drawn.count))
-        first, second = (y[:, :-1] if _timed(self.attack) else y for y in drawn.count)
-        advice = [
-            "" if unfit else shape_advice(first, second, *self.neighbours),
-            low_bits_advice(judged.tests),
-            misfit_advice(seen.details),
-            self.mechanism.facts.advice,
-        ]
-        named = "" if self.attack is None else self.attack.text
-        learned = self.attack is None or isinstance(self.attack.does, LearningAttack)
-        curve = "trade-off curve, Clopper-Pearson"
-        least, most = seen.shares
-        blind = (
-            two_neighbour_blind_spots(
-                draws=counted,
-                claim=claim,
-                alphas=(least * alpha, most * alpha),
-                attack=named,
-                real_numbers=self.options.real_numbers,
-            )
-            if verdict == "no-finding"
-            else ()
+        judgement, releases = evidence.judgement, evidence.releases
+        alpha, claim, attack = self.options.alpha, self.claim, self.attack
+        verdict, reason = verdict_of(judgement.tests, releases.late)
+        if evidence.fault:
+            verdict, reason = "inconclusive", evidence.fault
+        count = sum(map(len, releases.count))
+        least, most = evidence.shares
+        blind = partial(
+            two_neighbour_blind_spots,
+            draws=count,
+            claim=claim,
+            alphas=(least * alpha, most * alpha),
+            attack="" if attack is None else attack.text,
+            real_numbers=self.options.real_numbers,
         )
+        learned = attack is None or isinstance(attack.implementation, LearningAttack)
+        method = f"{'learned' if learned else 'fixed'} events and {_CURVE}"
         return MechanismResult(
             verdict=verdict,
             reason=reason,
             mechanism=self.mechanism.name,
             method="two neighbours",
-            attack=named,
+            attack="" if attack is None else attack.text,
             neighbours=tuple(tuple(map(float, v)) for v in self.neighbours),
             claim_epsilon=claim.epsilon,
             claim_delta=claim.delta,
             claim_mu=claim.mu,
-            stated=judged.stated or claim.shown((), alpha),
+            stated=judgement.stated or claim.statement((), alpha),
             alpha=alpha,
-            epsilon=at_least(
-                judged.epsilon, alpha, f"{'learned' if learned else 'fixed'} events and {curve}"
-            ),
-            delta=at_least(judged.delta, alpha, curve),
-            mu=at_least(judged.mu, alpha, curve),
-            curve=judged.curve,
-            tests=judged.tests,
-            samples=counted + sum(map(len, drawn.learn)),
+            epsilon=at_least(judgement.epsilon, alpha, method),
+            delta=at_least(judgement.delta, alpha, _CURVE),
+            mu=at_least(judgement.mu, alpha, _CURVE),
+            curve=judgement.curve,
+            tests=judgement.tests,
+            samples=count + sum(map(len, releases.learn)),
             samples_requested=2 * self.options.samples,
             seconds=time.monotonic() - self.limit.started,
-            advice=tuple(filter(None, advice)),
-            details={**seen.details, **claim.details},
-            cannot_rule_out=blind,
-            provenance=collect(seed=self.options.seed, plugins=origins(self.attack, self.reach)),
+            advice=self._advice(evidence),
+            details={**evidence.details, **claim.details},
+            cannot_rule_out=blind() if verdict == "no-finding" else (),
+            provenance=collect(seed=self.options.seed, plugins=origins(attack, self.reach)),
         )
 
+    def _advice(self, evidence: PairEvidence) -> tuple[str, ...]:
+        count = evidence.releases.count
+        first, second = (y[:, :-1] if _is_timed(self.attack) else y for y in count)
+        advice = (
+            "" if evidence.fault else shape_advice(first, second, *self.neighbours),
+            low_bits_advice(evidence.judgement.tests),
+            misfit_advice(evidence.details),
+            self.mechanism.facts.advice,
+        )
+        return tuple(filter(None, advice))
 
-def _timed(attack: NamedAttack | None) -> bool:
-    return attack is not None and bool(getattr(attack.does, "timed", False))
+
+def _is_timed(attack: NamedAttack | None) -> bool:
+    return attack is not None and bool(getattr(attack.implementation, "timed", False))
 
 
-def _unfit(drawn: Releases) -> str:
+def _fault_of(releases: Releases) -> str:
     """Why these releases cannot be judged; empty if they can."""
-    rows = [x for half in (drawn.learn, drawn.count) for x in half if len(x)]
+    rows = [x for half in (releases.learn, releases.count) for x in half if len(x)]
     first = rows[0][0]
     if all((x == first).all() and (np.signbit(x) == np.signbit(first)).all() for x in rows):
         number = ", ".join(f"{x:.6g}" for x in first[:3]) + (", …" if len(first) > 3 else "")
@@ -224,7 +250,7 @@ def _unfit(drawn: Releases) -> str:
             "choose neighbours whose releases vary, and for --attack sensitivity the mechanism's "
             "own bounds"
         )
-    how = dependence(drawn.calls)
+    how = dependence(releases.calls)
     if not how:
         return ""
     return (
@@ -257,83 +283,98 @@ def run_probes(
         SamplerError: the mechanism failed at all pairs.
         DpauditError: the attack failed.
     """
-    started = time.monotonic()
-    alpha, pairs = options.alpha, probes(attack)
-    done: list[tuple[str, MechanismResult]] = []
+    started, pairs = time.monotonic(), probe_pairs(attack)
+    results: list[tuple[str, MechanismResult]] = []
     refused: list[tuple[str, UsageError | SamplerError]] = []
-    for i, (says, first, second) in enumerate(pairs):
-        left = started + options.time_limit - time.monotonic()
+    for i, (description, first, second) in enumerate(pairs):
+        seconds = started + options.time_limit - time.monotonic()
+        shared = replace(
+            options,
+            seed=f"{options.seed}/probe/{i}",
+            alpha=options.alpha / len(pairs),
+            time_limit=max(seconds, 1e-3) / (len(pairs) - i),
+        )
         try:
             result = audit_pair(
                 mechanism,
                 neighbours=(first, second),
                 claim=claim,
-                options=replace(
-                    options,
-                    seed=f"{options.seed}/probe/{i}",
-                    alpha=alpha / len(pairs),
-                    time_limit=max(left, 1e-3) / (len(pairs) - i),
-                ),
+                options=shared,
                 reach=reach,
-                progress=None if progress is None else _part(progress, i, len(pairs)),
+                progress=None if progress is None else _partial_progress(progress, i, len(pairs)),
             )
         except (UsageError, SamplerError) as error:
-            refused.append((says, error))
+            refused.append((description, error))
         else:
-            done.append((says, result))
-    if not done:
+            results.append((description, result))
+    if not results:
         raise refused[0][1]
-    found = (_of_probe(test, says, len(pairs)) for says, result in done for test in result.tests)
-    tests = tuple(sorted(found, key=lambda t: (t.advisory, t.p_adjusted, t.name)))
-    late = [f"{says}: {result.reason}" for says, result in done if result.verdict == "inconclusive"]
-    late += [f"{says}: {error}" for says, error in refused]
-    verdict, reason = verdict_of(tests, "; ".join(late))
     own = mechanism.facts.advice
-    advice = [own] if own else []
-    advice += [f"{says}: {a}" for says, result in done for a in result.advice if a != own]
-    advice += [f"{says}: not audited ({error})" for says, error in refused]
-    _, best = max(done, key=lambda d: d[1].epsilon.low)
-    stated = [result.stated for _, result in done if result.stated is not None]
     return replace(
-        best,
-        verdict=verdict,
-        reason=reason,
-        method=f"{len(pairs)} pairs of neighbours",
+        _merge_probes(results, refused, alpha=options.alpha, advice=own),
         attack=attack.text,
-        alpha=alpha,
-        epsilon=at_least(best.epsilon.low, alpha, best.epsilon.method),
-        delta=_largest([result.delta for _, result in done], alpha),
-        mu=_largest([result.mu for _, result in done], alpha),
-        stated=_most(stated, alpha),
-        tests=tests,
-        samples=sum(result.samples for _, result in done),
         samples_requested=2 * options.samples * len(pairs),
         seconds=time.monotonic() - started,
-        advice=tuple(advice),
-        cannot_rule_out=best.cannot_rule_out if verdict == "no-finding" else (),
         provenance=collect(seed=options.seed, plugins=origins(attack, reach)),
     )
 
 
-def _of_probe(test: TestResult, says: str, pairs: int) -> TestResult:
-    return replace(test, name=f"{test.name} ({says})", p_adjusted=min(1.0, pairs * test.p_adjusted))
+def _merge_probes(
+    probes: Sequence[tuple[str, MechanismResult]],
+    refused: Sequence[tuple[str, Exception]],
+    *,
+    alpha: float,
+    advice: str,
+) -> MechanismResult:
+    """The results at all pairs as one at ``alpha``; ``advice`` is the mechanism's own."""
+    results, pairs = [result for _, result in probes], len(probes) + len(refused)
+    all_tests = (_of_probe(test, name, pairs) for name, result in probes for test in result.tests)
+    tests = tuple(sorted(all_tests, key=lambda t: (t.advisory, t.p_adjusted, t.name)))
+    late = [f"{name}: {r.reason}" for name, r in probes if r.verdict == "inconclusive"]
+    late += [f"{name}: {error}" for name, error in refused]
+    verdict, reason = verdict_of(tests, "; ".join(late))
+    texts = [advice] if advice else []
+    texts += [f"{name}: {text}" for name, r in probes for text in r.advice if text != advice]
+    texts += [f"{name}: not audited ({error})" for name, error in refused]
+    best = max(results, key=lambda result: result.epsilon.low)
+    return replace(
+        best,
+        verdict=verdict,
+        reason=reason,
+        method=f"{pairs} pairs of neighbours",
+        alpha=alpha,
+        epsilon=at_least(best.epsilon.low, alpha, best.epsilon.method),
+        delta=_largest([result.delta for result in results], alpha),
+        mu=_largest([result.mu for result in results], alpha),
+        stated=_strongest([r.stated for r in results if r.stated is not None], alpha),
+        tests=tests,
+        samples=sum(result.samples for result in results),
+        advice=tuple(texts),
+        cannot_rule_out=best.cannot_rule_out if verdict == "no-finding" else (),
+    )
+
+
+def _of_probe(test: TestResult, description: str, pairs: int) -> TestResult:
+    return replace(
+        test, name=f"{test.name} ({description})", p_adjusted=min(1.0, pairs * test.p_adjusted)
+    )
 
 
 def _largest(bounds: Sequence[Interval | None], alpha: float) -> Interval | None:
-    known = [bound for bound in bounds if bound is not None]
-    best = max(known, key=lambda bound: bound.low, default=None)
+    present = [bound for bound in bounds if bound is not None]
+    best = max(present, key=lambda bound: bound.low, default=None)
     return None if best is None else at_least(best.low, alpha, best.method)
 
 
-def _most(stated: Sequence[StatedClaim], alpha: float) -> StatedClaim | None:
+def _strongest(stated: Sequence[StatedClaim], alpha: float) -> StatedClaim | None:
     """The largest bound; of tables, the first pair of neighbours that shows one."""
     if not stated:
         return None
     best = max(stated, key=lambda s: (s.says != "", 0.0 if s.shown is None else s.shown.low))
-    shown = None if best.shown is None else at_least(best.shown.low, alpha, best.shown.method)
-    return replace(best, shown=shown)
+    bound = None if best.shown is None else at_least(best.shown.low, alpha, best.shown.method)
+    return replace(best, shown=bound)
 
 
-def _part(progress: Progress, i: int, of: int) -> Progress:
+def _partial_progress(progress: Progress, i: int, of: int) -> Progress:
     """The progress of the whole audit, from that of the ``i``-th of equal parts."""
     return lambda done, total: progress(i * total + done, of * total)

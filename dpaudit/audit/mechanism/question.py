@@ -26,10 +26,10 @@ from dpaudit.results.text import one_line
 __all__ = [
     "UNWRITTEN",
     "Question",
-    "any_release",
     "neighbours_text",
     "parse_neighbours",
     "question_of",
+    "question_on_queries",
     "with_pair_in",
 ]
 
@@ -55,20 +55,20 @@ class Question:
     adjacency: str = "add-remove"
     bounds: Bounds = None
     features: str | Callable[[Any], Any] | None = None
-    named: str = ""
+    neighbours: str = ""
     """``--neighbours`` that name the pair, if any do."""
-    searched: tuple[str, ...] = ()
+    search_options: tuple[str, ...] = ()
     """Options of the command line that repeat the search, if ``dataset`` is a file's."""
     of_queries: bool = False
     """Whether the pair are query results."""
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """``--neighbours`` for this question, if it fits one."""
         texts = [SEARCH] if self.pair is None else [json_text(one).strip() for one in self.pair]
-        return self.named or ";".join(texts)
+        return self.neighbours or ";".join(texts)
 
-    def words(self, result: MechanismResult) -> list[str]:
+    def repeat_options(self, result: MechanismResult) -> list[str]:
         """Options of the command line that ask about the pair of ``result`` again.
 
         A pair too long for a command is searched for once more, and left as files; one that Python
@@ -79,21 +79,21 @@ class Question:
         listed = isinstance(example, (list, tuple))
         inline = listed and bool(texts) and sum(map(len, texts)) <= _LONGEST_WORD
         more = ["--features", self.features] if isinstance(self.features, str) else []
-        if self.named:
-            return ["--neighbours", self.named, *more]
+        if self.neighbours:
+            return ["--neighbours", self.neighbours, *more]
         if inline:
             return ["--neighbours", ";".join(text.strip() for text in texts), *more]
-        if self.searched:
-            return [*self.searched, *more, "--out", "found"]
+        if self.search_options:
+            return [*self.search_options, *more, "--out", "found"]
         if not (listed or isinstance(example, np.ndarray)):
             return []
         return ["--neighbours", ";".join(FILES if listed else ARRAYS), *more]
 
-    def unwritten(self, result: MechanismResult) -> bool:
-        """Whether :meth:`words` name files that nothing has written."""
-        words = self.words(result)
+    def names_unwritten_files(self, result: MechanismResult) -> bool:
+        """Whether :meth:`repeat_options` name files that nothing has written."""
+        options = self.repeat_options(result)
         files = ";".join(FILES), ";".join(ARRAYS)
-        return not self.named and bool(words) and words[1] in files
+        return not self.neighbours and bool(options) and options[1] in files
 
 
 def question_of(options: DataOptions) -> Question | None:
@@ -106,9 +106,9 @@ def question_of(options: DataOptions) -> Question | None:
     """
     neighbours, dataset, features = options.neighbours, options.dataset, options.features
     adjacency, bounds = options.adjacency, options.bounds
-    searched: tuple[str, ...] = ()
+    search_options: tuple[str, ...] = ()
     if isinstance(dataset, (str, Path)):
-        searched = ("--dataset", str(dataset), "--neighbours", SEARCH)
+        search_options = ("--dataset", str(dataset), "--neighbours", SEARCH)
         dataset = read_dataset(Path(dataset), name="dataset")
     if isinstance(neighbours, str) and neighbours == SEARCH:
         if dataset is None:
@@ -123,21 +123,21 @@ def question_of(options: DataOptions) -> Question | None:
             )
         if not records_of(dataset).records:
             raise UsageError(
-                "dataset: has no records, so nothing tells what one is; begin with at least one"
+                "dataset: has no records, so their fields are unknown; start with at least one"
             )
         limits = read_bounds(bounds) if isinstance(bounds, str) else bounds
-        if searched:
-            searched += ("--adjacency", adjacency)
-            searched += ("--bounds", bounds) if isinstance(bounds, str) else ()
+        if search_options:
+            search_options += ("--adjacency", adjacency)
+            search_options += ("--bounds", bounds) if isinstance(bounds, str) else ()
         return Question(
             dataset=dataset,
             adjacency=adjacency,
             bounds=limits,
             features=features,
-            searched=searched if bounds is None or isinstance(bounds, str) else (),
+            search_options=search_options if bounds is None or isinstance(bounds, str) else (),
         )
-    for name, given in (("dataset", dataset), ("adjacency", adjacency), ("bounds", bounds)):
-        if given is not None:
+    for name, value in (("dataset", dataset), ("adjacency", adjacency), ("bounds", bounds)):
+        if value is not None:
             raise UsageError(
                 f"{name}: belongs to a search for neighbours; add --neighbours search "
                 "(neighbours='search')"
@@ -146,22 +146,22 @@ def question_of(options: DataOptions) -> Question | None:
     if pair is None:
         if features is None or neighbours is None:
             return None
-        pair = _as_called(neighbours)
+        pair = _call_arguments(neighbours)
     if json_text(pair[0]) == json_text(pair[1]):
         raise UsageError(
             "neighbours: the two data sets are equal, so nothing could tell them apart; "
             "change, add or remove one record"
         )
-    named = neighbours if isinstance(neighbours, str) else ""
-    return Question(pair=pair, features=features, named=named)
+    text = neighbours if isinstance(neighbours, str) else ""
+    return Question(pair=pair, features=features, neighbours=text)
 
 
-def any_release(neighbours: tuple[Any, Any], named: str) -> Question:
-    """The question on two query results (m,), ``named`` as text, whose releases are no numbers."""
-    return Question(pair=_as_called(neighbours), named=named, of_queries=True)
+def question_on_queries(neighbours: tuple[Any, Any], text: str) -> Question:
+    """The question on two query results (m,), ``text``, whose releases are no numbers."""
+    return Question(pair=_call_arguments(neighbours), neighbours=text, of_queries=True)
 
 
-def _as_called(neighbours: Any) -> tuple[Any, Any]:
+def _call_arguments(neighbours: Any) -> tuple[Any, Any]:
     """Two query results as a function gets them: numbers, or arrays."""
     if isinstance(neighbours, str):
         parts = neighbours.split(";") if ";" in neighbours else neighbours.split(",")
@@ -180,7 +180,7 @@ def _as_called(neighbours: Any) -> tuple[Any, Any]:
 def _pair(neighbours: Any) -> tuple[Any, Any] | None:
     if isinstance(neighbours, str):
         if neighbours.lstrip()[:1] in ("[", "{"):
-            return _written(neighbours)
+            return _parse_json_pair(neighbours)
         parts = [part.strip() for part in neighbours.split(";")]
         arrays = all(part.endswith(".npy") for part in parts) and len(parts) == 2
         if arrays:
@@ -189,7 +189,7 @@ def _pair(neighbours: Any) -> tuple[Any, Any] | None:
             return None
         if len(parts) != 2:
             raise UsageError(
-                f"neighbours={one_line(neighbours, limit=200)}: {len(parts)} files, wanted two; "
+                f"neighbours={one_line(neighbours, limit=200)}: {len(parts)} files, expected two; "
                 "write 'a.csv;b.csv'"
             )
         first, second = (read_dataset(Path(part), name="neighbours") for part in parts)
@@ -200,8 +200,8 @@ def _pair(neighbours: Any) -> tuple[Any, Any] | None:
         first, second = neighbours
     except (TypeError, ValueError):
         return None
-    known = all(hasattr(v, "__len__") and not isinstance(v, (str, bytes)) for v in (first, second))
-    return (first, second) if known else None
+    sized = all(hasattr(v, "__len__") and not isinstance(v, (str, bytes)) for v in (first, second))
+    return (first, second) if sized else None
 
 
 def _arrays(files: list[str]) -> tuple[Any, Any] | None:
@@ -214,7 +214,7 @@ def _arrays(files: list[str]) -> tuple[Any, Any] | None:
     return None if vectors and first.size == second.size else (first, second)
 
 
-def _written(neighbours: str) -> tuple[Any, Any]:
+def _parse_json_pair(neighbours: str) -> tuple[Any, Any]:
     """Two data sets as JSON, with a semicolon between them."""
     text = neighbours.strip()
     try:
@@ -256,15 +256,17 @@ def read_bounds(text: str) -> Bounds:
     """
     if "=" not in text:
         return _range(text, text)
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for part in text.split(";"):
-        name, _, given = part.partition("=")
-        found[name.strip()] = given.split("|") if "|" in given else _range(given, text)
-    return found
+        name, _, range_text = part.partition("=")
+        limits[name.strip()] = (
+            range_text.split("|") if "|" in range_text else _range(range_text, text)
+        )
+    return limits
 
 
-def _range(given: str, text: str) -> tuple[float, float]:
-    low, colon, high = given.partition(":")
+def _range(part: str, text: str) -> tuple[float, float]:
+    low, colon, high = part.partition(":")
     try:
         if not colon:
             raise ValueError
@@ -307,7 +309,7 @@ def parse_neighbours(text: str) -> tuple[Vector, Vector]:
     """
     parts = text.split(";") if ";" in text else text.split(",")
     if len(parts) != 2:
-        raise UsageError(f"neighbours={text}: {len(parts)} were given, wanted two; {_HOW}")
+        raise UsageError(f"neighbours={text}: {len(parts)} were given, expected two; {_HOW}")
     first, second = (_vector(part.strip(), text) for part in parts)
     if len(first) != len(second):
         raise UsageError(
@@ -330,7 +332,7 @@ def _vector(part: str, text: str) -> Vector:
     except UsageError:
         raise
     except ValueError:
-        raise UsageError(f"neighbours={text}: {part!r} is no list of numbers; {_HOW}") from None
+        raise UsageError(f"neighbours={text}: {part!r} is not a list of numbers; {_HOW}") from None
     if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
         raise UsageError(f"neighbours={text}: {part!r} must be one row of finite numbers; {_HOW}")
     return vector
@@ -364,21 +366,23 @@ def with_pair_in(result: MechanismResult, folder: str | Path) -> MechanismResult
         return result
     files = ";".join(map(str, paths))
     tests = tuple(
-        dataclasses.replace(test, reproduce=_at(test.reproduce, files)) if test.finding else test
+        dataclasses.replace(test, reproduce=_name_files(test.reproduce, files))
+        if test.finding
+        else test
         for test in result.tests
     )
     advice = tuple(text for text in result.advice if text != UNWRITTEN)
     return dataclasses.replace(result, tests=tests, advice=advice)
 
 
-def _at(command: str, files: str) -> str:
+def _name_files(command: str, files: str) -> str:
     """``command`` for the pair in two files, instead of a search or of the pair itself."""
-    words = shlex.split(command)
-    if "--neighbours" not in words:
+    arguments = shlex.split(command)
+    if "--neighbours" not in arguments:
         return command
     for option in ("--dataset", "--adjacency", "--bounds", "--out"):
-        if option in words:
-            at = words.index(option)
-            del words[at : at + 2]
-    words[words.index("--neighbours") + 1] = files
-    return shlex.join(words)
+        if option in arguments:
+            at = arguments.index(option)
+            del arguments[at : at + 2]
+    arguments[arguments.index("--neighbours") + 1] = files
+    return shlex.join(arguments)

@@ -328,7 +328,7 @@ class EncodedReleases:
         to some of them, so that their rows differ in law from those of later ones.
         """
         halves = [x[: max(1, len(x) // 2), 0].astype(np.intp) for x in drawn.learn]
-        self.encoding = Encoding.fitted(self._at(halves[0]), self._at(halves[1]))
+        self.encoding = Encoding.fit(self._at(halves[0]), self._at(halves[1]))
         rows = np.concatenate([self.encoding.rows(block) for block in self._blocks])
         self._learnt = [rows[x[:, 0].astype(np.intp)] for x in drawn.learn]
         learn, count = (
@@ -358,7 +358,7 @@ class EncodedReleases:
         gap, share0, share1, value, place = max(columns, key=lambda f: (f[0], f[-1]))
         if gap < _WORTH_SAYING:
             return ""
-        statement = one_line(self.encoding.says(-int(place), value), limit=120)
+        statement = one_line(self.encoding.describe_value(-int(place), value), limit=120)
         return (
             f"Releases differ most in this: {statement}, in {share0:.3g} of those at the first and "
             f"{share1:.3g} at the second data set (learning half)."

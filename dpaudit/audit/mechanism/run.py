@@ -14,18 +14,17 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.audit.claims import PrivacyClaim
-from dpaudit.audit.mechanism.attacks import Attack, NamedAttack, named_attack, own_attack
-from dpaudit.audit.mechanism.dataset_run import audit_question, on_datasets
+from dpaudit.audit.mechanism.attacks import Attack, NamedAttack, named_attack
+from dpaudit.audit.mechanism.dataset_run import audit_question, dataset_mechanism
 from dpaudit.audit.mechanism.one_run_audits import COUNTS, SCORES, audit_counts, audit_scores
 from dpaudit.audit.mechanism.pair import audit_pair, run_probes
 from dpaudit.audit.mechanism.question import (
     UNWRITTEN,
     Question,
-    any_release,
-    neighbours_text,
     parse_neighbours,
-    question_of,
+    question_on_queries,
 )
+from dpaudit.audit.mechanism.request import MechanismRequest
 from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
     ClaimOptions,
@@ -37,7 +36,7 @@ from dpaudit.audit.progress import notebook_bar
 from dpaudit.audit.result import MechanismResult, with_command
 from dpaudit.audit.run import result_in_process
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
-from dpaudit.options import fields_of, from_keywords, keywords_of, parted, takes, words_of
+from dpaudit.options import fields_of, keywords_of, takes, words_of
 from dpaudit.protocols import Facts, ProbingAttack, Session, Target
 from dpaudit.provenance import identified
 from dpaudit.targets.callables import (
@@ -53,9 +52,15 @@ from dpaudit.targets.resolve import open_mechanism
 from dpaudit.targets.sandbox.policy import joined
 
 __all__ = [
+    "MechanismPlan",
     "audit_datasets",
     "audit_mechanism",
+    "audit_recorded",
     "audit_subject",
+    "conclude",
+    "judge_planned",
+    "open_planned",
+    "plan_audit",
     "run_mechanism_audit",
 ]
 
@@ -74,7 +79,7 @@ def audit_mechanism(
     in_process: bool | None = None,
     options: MechanismOptions | None = None,
     progress: Progress | None = None,
-    **given: Any,
+    **keywords: Any,
 ) -> MechanismResult:
     """Audit a whole mechanism: one named as on the command line, or a Python callable.
 
@@ -113,7 +118,7 @@ def audit_mechanism(
     Raises:
         UsageError: an unknown name, or a claim, neighbours, attack, α, time limit or sample size
             that does not fit.
-        SamplerError: the mechanism died, did not respond, or released something that is no number.
+        SamplerError: the mechanism died, did not respond, or released what is not a number.
         DpauditError: the attack failed.
 
     >>> import numpy as np
@@ -127,24 +132,17 @@ def audit_mechanism(
     ... ).verdict
     'finding'
     """
-    of_data = [f.name for f in fields_of(DataOptions) if f.name in given]
-    if of_data or question_of(DataOptions(neighbours=neighbours)) is not None:
+    of_data = [f.name for f in fields_of(DataOptions) if f.name in keywords]
+    if not of_data:
+        keywords["neighbours"] = neighbours
+        request = MechanismRequest.from_keywords(keywords, attack=attack, options=options)
+        of_data = ["neighbours"] if request.question is not None else []
+    if of_data:
         raise UsageError(
-            f"{(of_data or ['neighbours'])[0]}: belongs to data sets, which "
-            "dpaudit.audit_datasets compares"
+            f"{of_data[0]}: belongs to data sets, which dpaudit.audit_datasets compares"
         )
-    claimed, how = parted(given, ClaimOptions, MechanismOptions)
-    claim = from_keywords(ClaimOptions, claimed).claim()
-    options = from_keywords(MechanismOptions, how, options)
-    with notebook_bar(progress, unit="releases") as shown:
-        return audit_subject(
-            subject(mechanism, in_process=in_process),
-            claim=claim,
-            neighbours=neighbours_text(neighbours),
-            attack=attack if attack is None or isinstance(attack, str) else own_attack(attack),
-            options=options,
-            progress=shown,
-        )
+    with notebook_bar(progress, unit="releases") as bar:
+        return audit_subject(subject(mechanism, in_process=in_process), request, progress=bar)
 
 
 @takes(DataOptions, ClaimOptions, MechanismOptions)
@@ -154,7 +152,7 @@ def audit_datasets(
     in_process: bool | None = None,
     options: MechanismOptions | None = None,
     progress: Progress | None = None,
-    **given: Any,
+    **keywords: Any,
 ) -> MechanismResult:
     """Audit a mechanism that takes data sets: at two neighbours, or at two that are looked for.
 
@@ -174,217 +172,243 @@ def audit_datasets(
         UsageError: the neighbours are query results; otherwise as :func:`audit_mechanism`.
         SamplerError: as :func:`audit_mechanism`.
     """
-    data, claimed, how = parted(given, DataOptions, ClaimOptions, MechanismOptions)
-    claim = from_keywords(ClaimOptions, claimed).claim()
-    question = question_of(from_keywords(DataOptions, data))
-    if question is None:
+    request = MechanismRequest.from_keywords(keywords, options=options)
+    if request.question is None:
         raise UsageError(
-            "neighbours: are no two data sets; dpaudit.audit_mechanism compares query results"
+            "neighbours: are not two data sets; dpaudit.audit_mechanism compares query results"
         )
-    with notebook_bar(progress, unit="releases") as shown:
-        return audit_subject(
-            subject(mechanism, in_process=in_process),
-            claim=claim,
-            options=from_keywords(MechanismOptions, how, options),
-            question=question,
-            progress=shown,
-        )
+    with notebook_bar(progress, unit="releases") as bar:
+        return audit_subject(subject(mechanism, in_process=in_process), request, progress=bar)
 
 
 def audit_subject(
-    what: Subject,
+    subject: Subject,
+    request: MechanismRequest,
     *,
-    claim: PrivacyClaim,
-    neighbours: str | None = None,
-    attack: str | NamedAttack | None = None,
-    options: MechanismOptions,
-    question: Question | None = None,
     identity: Identity | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
     """Audit a whole mechanism where it can be called: in a process of its own or in this one.
 
-    What is compared is the ``question`` on data sets, or else ``neighbours``, query results, by
-    ``attack``. ``identity`` is what :func:`~dpaudit.targets.identity.identify` said of a target,
-    if it was asked before. Errors are those of :func:`audit_mechanism`.
+    ``identity`` is what :func:`~dpaudit.targets.identity.identify` said of a target, if it was
+    asked before. Errors are those of :func:`audit_mechanism`.
     """
-    audit = _Audit(what, claim, neighbours, attack, options, question, progress)
-    if what.target is None:
-        return audit.judged()
-    if isinstance(attack, NamedAttack):
+    if subject.target is None:
+        return _audit_planned(plan_audit(subject, request), progress)
+    if isinstance(request.attack, NamedAttack):
         raise UsageError(
-            f"attack={attack.text}: an object, but {what.name} runs in a process of its own, which "
-            "knows attacks by name; pass a callable with in_process=True, or register it"
+            f"attack={request.attack.text}: an object, but {subject.name} runs in a process of its "
+            "own, which knows attacks by name; pass a callable with in_process=True, or register it"
         )
-    with same_search_path() if what.ours else contextlib.nullcontext():
-        identity = identify(what.target) if identity is None else identity
-        claim.refuse_pure_gaussian(declared_law(what.target), name=what.target)
-        recorded = what.target.startswith((SCORES, COUNTS))
-        result = audit.of_scores(what.target) if recorded else audit.judged()
-    files, versions = identity
-    made = identified(result.provenance, by=options.by, files=files, versions=versions)
-    return reproducible(dataclasses.replace(result, provenance=made), what)
+    with same_search_path() if subject.ours else contextlib.nullcontext():
+        files, versions = identify(subject.target) if identity is None else identity
+        request.claim.refuse_pure_gaussian(declared_law(subject.target), name=subject.target)
+        if subject.target.startswith((SCORES, COUNTS)):
+            result = audit_recorded(subject.target, request)
+        else:
+            result = _audit_planned(plan_audit(subject, request), progress)
+    by = request.options.by
+    provenance = identified(result.provenance, by=by, files=files, versions=versions)
+    return reproducible(dataclasses.replace(result, provenance=provenance), subject)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Audit:
-    """One audit as it was asked for; see :func:`audit_subject`."""
+def _audit_planned(plan: MechanismPlan, progress: Progress | None) -> MechanismResult:
+    """Open, draw and judge as planned.
 
-    what: Subject
+    Where releases at two query results turn out to be no numbers, these are compared as data sets.
+    """
+    try:
+        limit = plan.request.options.time_limit
+        with joined() as sandbox, open_planned(plan).open(timeout=limit) as mechanism:
+            result = judge_planned(plan, mechanism, progress=progress)
+    except NotNumbersError:
+        target, neighbours = plan.subject.target, plan.request.neighbours
+        only_numbers = target is not None and not target.startswith("python:")
+        final = plan.question is not None or plan.attack is not None or only_numbers
+        if final or neighbours is None:
+            raise
+        question = question_on_queries(parse_neighbours(neighbours), neighbours)
+        return _audit_planned(dataclasses.replace(plan, question=question), progress)
+    return conclude(plan, result, sandbox=sandbox.reached)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MechanismPlan:
+    """What an audit of a mechanism compares, decided before it is opened or releases anything.
+
+    ``claim`` is that of one release. Compared is the ``question`` on data sets, or else
+    ``neighbours``, two query results (m,), which are None if a file or the ``attack`` brings them.
+    """
+
+    subject: Subject
+    request: MechanismRequest
     claim: PrivacyClaim
-    neighbours: str | None
-    attack: str | NamedAttack | None
-    options: MechanismOptions
     question: Question | None
-    progress: Progress | None
+    neighbours: tuple[Vector, Vector] | None
+    attack: NamedAttack | None
 
-    def judged(self) -> MechanismResult:
-        """Plan, open, draw and judge, and say how to see it again.
 
-        Where releases at two query results turn out to be no numbers, these are compared as data
-        sets.
-        """
-        self._check_guesses()
-        question, neighbours = self._planned(), self.neighbours
-        claim = self.options.claimed(self.claim)
-        if question is not None:
-            return self._on_datasets(question, claim)
-        try:
-            return self._again_on_queries(self._on_queries(claim))
-        except NotNumbersError:
-            target = self.what.target
-            only_numbers = target is not None and not target.startswith("python:")
-            if neighbours is None or self.attack is not None or only_numbers:
-                raise
-            return self._on_datasets(any_release(parse_neighbours(neighbours), neighbours), claim)
+def plan_audit(subject: Subject, request: MechanismRequest) -> MechanismPlan:
+    """Plan what is compared; to sessions whose answers stay as they are, queries are data sets.
 
-    def _check_guesses(self) -> None:
-        if self.options.guesses is not None:
+    Raises:
+        UsageError: options that do not go together, or neighbours or an attack that do not fit.
+    """
+    options, question, attack = request.options, request.question, request.attack
+    _check_guesses(options)
+    pair = None if request.neighbours is None else parse_neighbours(request.neighbours)
+    if question is None and options.transcript:
+        sessions = " ".join(options.session_words)
+        if attack is not None:
             raise UsageError(
-                f"guesses={self.options.guesses}: belongs to a one-run audit of scores:FILE; "
-                "leave --guesses out"
+                f"attack={request.attack_text}: sees one release of a query result, but with "
+                f"{sessions} it is the answers of sessions; leave one of them out"
             )
-
-    def _planned(self) -> Question | None:
-        """The question; to sessions whose answers stay as they are, query results are data sets.
-
-        Raises:
-            UsageError: an attack on sessions, or no neighbours.
-        """
-        if self.question is not None or not self.options.transcript:
-            return self.question
-        sessions = " ".join(self.options.session_words)
-        if self.attack is not None:
-            raise UsageError(
-                f"attack={self.attack}: sees one release of a query result, but with {sessions} it "
-                "is the answers of sessions; leave one of them out"
-            )
-        if self.neighbours is None:
+        if pair is None or request.neighbours is None:
             raise UsageError(
                 f"neighbours=None: with {sessions} two query results or data sets are compared; "
                 "write e.g. --neighbours 0,1"
             )
-        return any_release(parse_neighbours(self.neighbours), self.neighbours)
+        question = question_on_queries(pair, request.neighbours)
+    if question is not None and attack is not None:
+        raise UsageError(
+            "attack: computes with query results, and data sets have none; leave --attack out"
+        )
+    if isinstance(attack, str):
+        attack = named_attack(attack, mechanism=subject.target or subject.name)
+    return MechanismPlan(
+        subject=subject,
+        request=request,
+        claim=options.claimed(request.claim),
+        question=question,
+        neighbours=pair,
+        attack=attack,
+    )
 
-    def _on_queries(self, claim: PrivacyClaim) -> MechanismResult:
-        """Open the mechanism, draw releases at query results, and judge them."""
-        options, neighbours, target = self.options, self.neighbours, self.what.target
-        pair = None if neighbours is None else parse_neighbours(neighbours)
-        how: dict[str, Any] = {"call": options.call, "calls": options.calls}
-        named = self.attack
-        opened: Target
-        if target is None:
-            opened = CallableTarget(self.what.called, name=self.what.name, role="mechanism", **how)
-        else:
-            named = named_attack(named, mechanism=target) if isinstance(named, str) else named
-            opened = open_mechanism(target, seed=options.seed, neighbours=pair, **how)
-            if opened.facts.neighbours is None:
-                _check_neighbours(pair, named, shown=str(neighbours), name=target)
-        with joined() as sandbox, opened.open(timeout=self.options.time_limit) as mechanism:
-            result = run_mechanism_audit(
-                mechanism,
-                claim=claim,
-                neighbours=pair,
-                attack=named,
-                options=options,
-                progress=self.progress,
-            )
-        return self._confined(result, sandbox.reached)
 
-    def _on_datasets(self, question: Question, claim: PrivacyClaim) -> MechanismResult:
-        """Open the mechanism, draw releases of data sets, judge them, and say how to repeat it."""
-        opened = on_datasets(self.what, question, options=self.options)
-        with joined() as sandbox, opened.open(timeout=self.options.time_limit) as mechanism:
-            result = audit_question(
-                mechanism,
-                question,
-                attack=self.attack,
-                claim=claim,
-                options=self.options,
-                progress=self.progress,
-            )
-        return self._again_on_datasets(self._confined(result, sandbox.reached), question)
-
-    def _confined(self, result: MechanismResult, reached: str) -> MechanismResult:
-        """The result with how a mechanism in a process of its own was confined."""
-        return result if self.what.target is None else dataclasses.replace(result, sandbox=reached)
-
-    def _again_on_queries(self, result: MechanismResult) -> MechanismResult:
-        """The result with the command or call that reproduces its findings."""
-        attack = self.attack.text if isinstance(self.attack, NamedAttack) else self.attack
-        at = {"neighbours": self.neighbours, "attack": attack}
-        given = {name: value for name, value in at.items() if value is not None}
-        if self.what.target is not None:
-            return self._repeated(result, [w for name in given for w in (f"--{name}", given[name])])
-        keywords = [f"{name}={value!r}" for name, value in given.items()]
-        again = [*keywords_of(self.claim.options), *keywords, *keywords_of(self.options)]
-        return self._seen_here(result, f"dpaudit.audit_mechanism(…, {', '.join(again)})")
-
-    def _again_on_datasets(self, result: MechanismResult, question: Question) -> MechanismResult:
-        """The same; of a pair that no file holds, with advice to write it."""
-        alpha, seed = self.options.alpha, self.options.seed
-        if self.what.target is None:
-            name = "audit_mechanism" if question.of_queries else "audit_datasets"
-            return self._seen_here(result, f"dpaudit.{name}(…, neighbours=…, {alpha=})")
-        words = question.words(result)
-        if not words:
-            return with_command(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
-        if question.unwritten(result) and any(test.finding for test in result.tests):
-            result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
-        return self._repeated(result, words)
-
-    def _repeated(self, result: MechanismResult, words: Sequence[str] = ()) -> MechanismResult:
-        """The result with the command of the whole audit, for one α."""
-        claimed, again = words_of(self.claim.options), self.options.again
-        line = ["dpaudit", "mechanism", str(self.what.target), *claimed, *words, *again]
-        return with_command(result, shlex.join(line))
-
-    def _seen_here(self, result: MechanismResult, again: str) -> MechanismResult:
-        return result_in_process(
-            result, self.what, again=again, by=self.options.by, unseen=SAME_PROCESS
+def _check_guesses(options: MechanismOptions) -> None:
+    if options.guesses is not None:
+        raise UsageError(
+            f"guesses={options.guesses}: belongs to a one-run audit of scores:FILE; "
+            "leave --guesses out"
         )
 
-    def of_scores(self, name: str) -> MechanismResult:
-        """Audit recorded scores or counts, which have neither neighbours nor calls."""
-        options = self.options
-        if options.in_sessions:
-            option = options.session_words[0].removeprefix("--")
-            raise UsageError(
-                f"{option}={getattr(options, option)}: recorded scores have no sessions; "
-                f"leave --{option} out"
-            )
-        at = self.neighbours if self.question is None else self.question.shown
-        for option, given in (("neighbours", at), ("attack", self.attack), ("call", options.call)):
-            if given is not None:
-                raise UsageError(
-                    f"{option}={given}: recorded scores have none; leave --{option} out"
-                )
-        how: dict[str, Any] = {"claim": self.claim, "alpha": options.alpha, "seed": options.seed}
-        if name.startswith(SCORES):
-            path = name.removeprefix(SCORES)
-            return self._repeated(audit_scores(path, guesses=options.guesses, **how))
-        self._check_guesses()
-        return self._repeated(audit_counts(name.removeprefix(COUNTS), **how))
+
+def open_planned(plan: MechanismPlan) -> Target:
+    """The mechanism as planned, not yet started.
+
+    Raises:
+        UsageError: it takes other neighbours, or an option does not fit.
+    """
+    subject, options = plan.subject, plan.request.options
+    if plan.question is not None:
+        return dataset_mechanism(subject, plan.question, options=options)
+    how: dict[str, Any] = {"call": options.call, "calls": options.calls}
+    if subject.target is None:
+        return CallableTarget(subject.called, name=subject.name, role="mechanism", **how)
+    target = open_mechanism(subject.target, seed=options.seed, neighbours=plan.neighbours, **how)
+    if target.facts.neighbours is None:
+        text = str(plan.request.neighbours)
+        _check_neighbours(plan.neighbours, plan.attack, text=text, name=subject.target)
+    return target
+
+
+def judge_planned(
+    plan: MechanismPlan, mechanism: Session, *, progress: Progress | None = None
+) -> MechanismResult:
+    """Draw releases of an opened mechanism as planned, and judge them.
+
+    Raises:
+        UsageError: an option or an attack that does not fit such releases.
+        SamplerError: the mechanism failed.
+    """
+    options = plan.request.options
+    if plan.question is not None:
+        return audit_question(
+            mechanism, plan.question, claim=plan.claim, options=options, progress=progress
+        )
+    return run_mechanism_audit(
+        mechanism,
+        claim=plan.claim,
+        neighbours=plan.neighbours,
+        attack=plan.attack,
+        options=options,
+        progress=progress,
+    )
+
+
+def conclude(plan: MechanismPlan, result: MechanismResult, *, sandbox: str) -> MechanismResult:
+    """The result with the command or call that reproduces its findings, and its ``sandbox``.
+
+    Of a pair of data sets that no file holds, with advice to write it.
+    """
+    request, question = plan.request, plan.question
+    options = request.options
+    if plan.subject.target is None:
+        return result_in_process(
+            result, plan.subject, again=_call(plan), by=options.by, unseen=SAME_PROCESS
+        )
+    result = dataclasses.replace(result, sandbox=sandbox)
+    if question is None:
+        compared = {"neighbours": request.neighbours, "attack": request.attack_text}
+        texts = [text for k, v in compared.items() if v is not None for text in (f"--{k}", v)]
+        return _with_command(result, plan.subject.target, request, texts)
+    texts = question.repeat_options(result)
+    if not texts:
+        alpha, seed = options.alpha, options.seed
+        return with_command(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
+    if question.names_unwritten_files(result) and any(test.finding for test in result.tests):
+        result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
+    return _with_command(result, plan.subject.target, request, texts)
+
+
+def _call(plan: MechanismPlan) -> str:
+    """The call of Python that repeats an audit of a callable of this process."""
+    request, question = plan.request, plan.question
+    if question is not None:
+        name = "audit_mechanism" if question.of_queries else "audit_datasets"
+        return f"dpaudit.{name}(…, neighbours=…, alpha={request.options.alpha!r})"
+    compared = {"neighbours": request.neighbours, "attack": request.attack_text}
+    keywords = [f"{name}={value!r}" for name, value in compared.items() if value is not None]
+    again = [*keywords_of(request.claim.options), *keywords, *keywords_of(request.options)]
+    return f"dpaudit.audit_mechanism(…, {', '.join(again)})"
+
+
+def _with_command(
+    result: MechanismResult, target: str, request: MechanismRequest, compared: Sequence[str] = ()
+) -> MechanismResult:
+    """The result with the command of the whole audit, for one α."""
+    claim, again = words_of(request.claim.options), request.options.again
+    return with_command(
+        result, shlex.join(["dpaudit", "mechanism", target, *claim, *compared, *again])
+    )
+
+
+def audit_recorded(target: str, request: MechanismRequest) -> MechanismResult:
+    """Audit recorded scores or counts, which have neither neighbours nor calls.
+
+    Raises:
+        UsageError: an option that they do not have, or a file that cannot be read.
+    """
+    options, question = request.options, request.question
+    if options.in_sessions:
+        option = options.session_words[0].removeprefix("--")
+        raise UsageError(
+            f"{option}={getattr(options, option)}: recorded scores have no sessions; "
+            f"leave --{option} out"
+        )
+    neighbours = request.neighbours if question is None else question.text
+    unused = {"neighbours": neighbours, "attack": request.attack, "call": options.call}
+    for option, value in unused.items():
+        if value is not None:
+            raise UsageError(f"{option}={value}: recorded scores have none; leave --{option} out")
+    how: dict[str, Any] = {"claim": request.claim, "alpha": options.alpha, "seed": options.seed}
+    if target.startswith(SCORES):
+        result = audit_scores(target.removeprefix(SCORES), guesses=options.guesses, **how)
+    else:
+        _check_guesses(options)
+        result = audit_counts(target.removeprefix(COUNTS), **how)
+    return _with_command(result, target, request)
 
 
 def run_mechanism_audit(
@@ -405,7 +429,7 @@ def run_mechanism_audit(
     facts = mechanism.facts
     if facts.neighbours is not None:
         neighbours, options = facts.neighbours, _as_recorded(mechanism.name, facts, named, options)
-    _check_neighbours(neighbours, named, shown=str(neighbours), name=mechanism.name)
+    _check_neighbours(neighbours, named, text=str(neighbours), name=mechanism.name)
     reach = _reach() if named is None or neighbours is None else None
     if neighbours is not None:
         return audit_pair(
@@ -436,10 +460,10 @@ def _as_recorded(
             known.
         SamplerOutputError: fewer are recorded than an audit needs.
     """
-    if attack is not None and isinstance(attack.does, ProbingAttack):
+    if attack is not None and isinstance(attack.implementation, ProbingAttack):
         raise UsageError(
             f"attack={attack.text}: chooses neighbours itself, and {name} has releases "
-            "at two only; leave --attack out"
+            "at only two; leave --attack out"
         )
     if attack is not None and facts.neighbours is not None and not facts.neighbours[0].size:
         raise UsageError(
@@ -456,12 +480,10 @@ def _as_recorded(
     return dataclasses.replace(options, samples=min(options.samples, most))
 
 
-def _check_neighbours(pair: object, attack: NamedAttack | None, *, shown: str, name: str) -> None:
-    probing = attack is not None and isinstance(attack.does, ProbingAttack)
+def _check_neighbours(pair: object, attack: NamedAttack | None, *, text: str, name: str) -> None:
+    probing = attack is not None and isinstance(attack.implementation, ProbingAttack)
     if probing and pair is not None and attack is not None:
-        raise UsageError(
-            f"neighbours={shown}: {attack.text} brings its own; leave --neighbours out"
-        )
+        raise UsageError(f"neighbours={text}: {attack.text} brings its own; leave --neighbours out")
     if not probing and pair is None:
         raise UsageError(
             f"neighbours=None: {name} is compared at two query results; write e.g. --neighbours 0,1"

@@ -36,10 +36,10 @@ _CLEARLY_MORE = 0.5
 
 def verdict_of(tests: tuple[TestResult, ...], late: str) -> tuple[Verdict, str]:
     """The verdict and its reason; ``late`` says why less was drawn than asked for, or is empty."""
-    found = [t.name for t in tests if t.finding]
-    if found:
-        verb = "contradicts" if len(found) == 1 else "contradict"
-        return "finding", f"{'; '.join(found)}: {verb} the claim"
+    findings = [t.name for t in tests if t.finding]
+    if findings:
+        verb = "contradicts" if len(findings) == 1 else "contradict"
+        return "finding", f"{'; '.join(findings)}: {verb} the claim"
     if late:
         return "inconclusive", f"{late}; what was counted until then shows nothing"
     return "no-finding", "nothing that was looked at contradicts the claim"
@@ -50,17 +50,17 @@ def low_bits_advice(tests: tuple[TestResult, ...]) -> str:
     bits = [t for t in tests if t.name.startswith("low bits")]
     others = max((t.statistic for t in tests if t not in bits and t.unit == "ε"), default=0.0)
     clear = (t.statistic for t in bits if t.finding or (t.advisory and t.p <= 1e-6))
-    shown = max(clear, default=0.0)
-    if shown <= others + _CLEARLY_MORE:
+    bound = max(clear, default=0.0)
+    if bound <= others + _CLEARLY_MORE:
         return ""
     if any(t.advisory for t in bits):
         return (
-            f"The last bits of a release tell the neighbours apart (ε ≥ {rounded_down(shown)}). "
+            f"The last bits of a release tell the neighbours apart (ε ≥ {rounded_down(bound)}). "
             "--real-numbers keeps them out of this verdict; they still reach everyone who gets "
             "releases in full precision. Round to a grid or snap before releasing."
         )
     return (
-        f"The last bits of a release tell the neighbours apart (ε ≥ {rounded_down(shown)}), as "
+        f"The last bits of a release tell the neighbours apart (ε ≥ {rounded_down(bound)}), as "
         "they do where noise is added by plain floating-point arithmetic: that is not "
         "differentially private whatever the noise (Mironov 2012). Round to a grid or snap; to "
         "judge releases as real numbers, use --real-numbers."
@@ -73,9 +73,9 @@ def misfit_advice(details: Mapping[str, Any]) -> str:
     wrong = sum(of - feasible for feasible, of in truth.values())
     if not wrong:
         return ""
-    made = sum(of for _, of in truth.values())
+    total = sum(of for _, of in truth.values())
     return (
-        f"The attack takes {wrong:,} of {made:,} releases for impossible at the very value that "
+        f"The attack takes {wrong:,} of {total:,} releases for impossible at the very value that "
         "they were made from: it was not made for this mechanism. What it shows is still true; a "
         "pass by it says little."
     )
@@ -156,7 +156,7 @@ def two_neighbour_blind_spots(
     Poisson approximation.
     """
     least, most = (_Counting(draws, claim, alpha) for alpha in alphas)
-    first = _not_seen_by(attack) if attack else _ALWAYS[0]
+    first = _outside_attack(attack) if attack else _ALWAYS[0]
     always = (*((_LAST_BITS,) if real_numbers else ()), first, *_ALWAYS[1:])
     ceiling = max(0.0, most.bound(draws / 2, 0))
     spots = [
@@ -179,7 +179,7 @@ def two_neighbour_blind_spots(
             )
         )
         return (*spots, *always)
-    if (epsilon := least.epsilon_seen()) is not None:
+    if (epsilon := least.detectable_epsilon()) is not None:
         spots.append(
             BlindSpot(
                 test="events",
@@ -190,7 +190,7 @@ def two_neighbour_blind_spots(
                 "would have been found nine times in ten",
             )
         )
-    if (leak := least.leak_seen()) < 1:
+    if (leak := least.detectable_leak()) < 1:
         spots.append(
             BlindSpot(
                 test="events",
@@ -225,7 +225,7 @@ class _Counting:
         counts = np.array([math.ceil(outside)]), np.array([math.floor(inside)])
         return stated.contradicted(band(counts[0], half, counts[1], half, alpha=self.alpha))
 
-    def _seen(self, epsilon: float) -> bool:
+    def _detects(self, epsilon: float) -> bool:
         """Whether ε on an event of probability 1/2 is found nine times in ten."""
         inside, outside = self.draws / 4, self.draws / 4 * math.exp(-epsilon)
         if self.claim.stated is not None:
@@ -235,16 +235,16 @@ class _Counting:
         spread = math.sqrt(1 / inside + 1 / max(outside, 1.0))
         return self.bound(inside, outside) - _NINE_TENTHS * spread > self.claim.epsilon
 
-    def epsilon_seen(self) -> float | None:
+    def detectable_epsilon(self) -> float | None:
         """The least ε on an event of probability 1/2 that is found nine times in ten, if any is."""
         low = self.claim.epsilon if self.claim.stated is None else 0.0
         high = low + _FARTHEST
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (low, middle) if self._seen(middle) else (middle, high)
-        return high if self._seen(high) else None
+            low, high = (low, middle) if self._detects(middle) else (middle, high)
+        return high if self._detects(high) else None
 
-    def leak_seen(self) -> float:
+    def detectable_leak(self) -> float:
         """The least probability of a release impossible at the other neighbour that is found so."""
         few, many = 0, self.draws
         while many - few > 1:
@@ -261,7 +261,7 @@ _LAST_BITS = _never(
 )
 
 
-def _not_seen_by(attack: str) -> BlindSpot:
+def _outside_attack(attack: str) -> BlindSpot:
     return _never(
         test="every audit by an attack",
         flaw="other neighbours, and all that this attack does not look at",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator
 
 from dpaudit.audit.options import fresh_seed
 from dpaudit.errors import UsageError
@@ -45,10 +47,10 @@ class LoaderResult:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence."""
-        found = [f"{t.name} ({t.effect})" for t in self.tests if t.finding]
-        if found:
-            return f"Finding: the batches are no Poisson samples at rate {self.rate:g}: " + (
-                "; ".join(found)
+        findings = [f"{t.name} ({t.effect})" for t in self.tests if t.finding]
+        if findings:
+            return f"Finding: the batches are not Poisson samples at rate {self.rate:g}: " + (
+                "; ".join(findings)
             )
         return (
             f"No finding: nothing contradicts Poisson sampling at rate {self.rate:g} in "
@@ -97,101 +99,101 @@ def audit_loader(
             raise UsageError(f"{name}={value}: must lie strictly between 0 and 1")
     if records < _LEAST_RECORDS:
         raise UsageError(f"records={records}: at least {_LEAST_RECORDS} are needed")
-    drawn = [_numbers(batch, records) for batch in batches]
-    if len(drawn) < _LEAST_BATCHES:
-        raise UsageError(f"batches={len(drawn)}: at least {_LEAST_BATCHES} are needed; load more")
-    seen = np.zeros((len(drawn), records), dtype=bool)
-    for row, batch in zip(seen, drawn, strict=True):
+    numbers = [_numbers(batch, records) for batch in batches]
+    if len(numbers) < _LEAST_BATCHES:
+        raise UsageError(f"batches={len(numbers)}: at least {_LEAST_BATCHES} are needed; load more")
+    member = np.zeros((len(numbers), records), dtype=bool)
+    for row, batch in zip(member, numbers, strict=True):
         row[batch] = True
-    twice = sum(len(batch) for batch in drawn) - int(seen.sum())
+    twice = sum(map(len, numbers)) - int(member.sum())
+    simulated = min(_MOST_SIMULATED, max(1_000, round(_SIMULATED / alpha)))
     rng = KeyedStream.from_seed(fresh_seed(seed)).child("loader").numpy()
-    times = min(_MOST_SIMULATED, max(1_000, round(_SIMULATED / alpha)))
-    made = [
-        *_exact(seen, rate),
-        _spread(
-            seen.sum(axis=1), records, rate, times, rng, "batch sizes", "batches differ in size"
-        ),
-        _spread(
-            seen.sum(axis=0), len(seen), rate, times, rng, "inclusion", "records differ in number"
-        ),
-        (
+    spread = partial(_spread, rate=rate, times=simulated, rng=rng)
+    rows = (
+        *_exact(member, rate),
+        spread("batch sizes", "batches differ in size", member.sum(axis=1), of=records),
+        spread("inclusion", "records differ in number", member.sum(axis=0), of=len(member)),
+        _Row(
             "records twice",
             "records that occur more than once in a batch",
             0.0 if twice else 1.0,
             float(twice),
             f"{twice:,} repetitions",
         ),
-    ]
-    level = alpha / len(made)
-    tests = tuple(
-        TestResult(
-            name=name,
-            p=p,
-            p_adjusted=min(1.0, p * len(made)),
-            statistic=statistic,
-            looks_at=looks_at,
-            effect=effect,
-            finding=p <= level,
-            parts={},
-        )
-        for name, looks_at, p, statistic, effect in made
     )
+    tests = tuple(row.test(alpha, of=len(rows)) for row in rows)
     return LoaderResult(
         verdict="finding" if any(test.finding for test in tests) else "no-finding",
         alpha=alpha,
         rate=rate,
         records=records,
-        batches=len(drawn),
+        batches=len(numbers),
         tests=tests,
     )
 
 
-Row = tuple[str, str, float, float, str]
+class _Row(NamedTuple):
+    """A test of the batches, before α is divided."""
+
+    name: str
+    looks_at: str
+    p: float
+    statistic: float
+    effect: str
+
+    def test(self, alpha: float, *, of: int) -> TestResult:
+        """The test as one ``of`` so many at ``alpha``, by Bonferroni."""
+        return TestResult(
+            **self._asdict(),
+            p_adjusted=min(1.0, self.p * of),
+            finding=self.p <= alpha / of,
+            parts={},
+        )
 
 
 def _numbers(batch: Any, records: int) -> Counts:
     while isinstance(batch, (tuple, list)) and len(batch) == 1 and np.ndim(batch[0]) > 0:
         batch = batch[0]
-    found = np.asarray(batch.tolist() if hasattr(batch, "tolist") else batch).ravel()
-    if not found.size:
+    numbers = np.asarray(batch.tolist() if hasattr(batch, "tolist") else batch).ravel()
+    if not numbers.size:
         return np.empty(0, dtype=np.int64)
-    if found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= records:
+    if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= records:
         raise UsageError(
             f"batches: must hold whole numbers in 0…{records - 1}, the numbers of their records"
         )
-    return found.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
-def _exact(seen: npt.NDArray[np.bool_], rate: float) -> list[Row]:
+def _exact(member: npt.NDArray[np.bool_], rate: float) -> list[_Row]:
     """Counts that are binomial: of disjoint pairs, as a batch must not be used twice."""
-    batches, records = seen.shape
+    batches, records = member.shape
     epoch = max(1, round(1 / rate))
     first = np.arange(batches - epoch)
     first = first[(first // epoch) % 2 == 0]
     both = records // 2 * 2
     counted = [
-        ("rate", "how many records are drawn in all", seen, rate),
+        ("rate", "how many records are drawn in all", member, rate),
         (
             "successive batches",
             "records that are in two successive batches",
-            seen[: batches // 2 * 2 : 2] & seen[1 : batches // 2 * 2 : 2],
+            member[: batches // 2 * 2 : 2] & member[1 : batches // 2 * 2 : 2],
             rate**2,
         ),
         (
             "batches an epoch apart",
             "records that are in two batches one epoch apart",
-            seen[first] & seen[first + epoch],
+            member[first] & member[first + epoch],
             rate**2,
         ),
         (
             "neighbours in the data",
             "neighbours in the data set that are drawn together",
-            seen[:, :both:2] & seen[:, 1:both:2],
+            member[:, :both:2] & member[:, 1:both:2],
             rate**2,
         ),
     ]
     return [
-        (
+        _Row(
             name,
             looks_at,
             binomial_two_sided(int(hits.sum()), hits.size, chance) if hits.size else 1.0,
@@ -203,19 +205,13 @@ def _exact(seen: npt.NDArray[np.bool_], rate: float) -> list[Row]:
 
 
 def _spread(
-    counts: Counts,
-    of: int,
-    rate: float,
-    times: int,
-    rng: np.random.Generator,
-    name: str,
-    says: str,
-) -> Row:
+    name: str, effect: str, counts: Counts, *, of: int, rate: float, times: int, rng: Generator
+) -> _Row:
     """The variance of independent binomial counts, two-sided, against simulated ones."""
     expected = of * rate * (1 - rate)
 
-    def spread(made: Counts) -> npt.NDArray[np.float64]:
-        return np.asarray(((made - of * rate) ** 2).mean(axis=-1) / expected)
+    def spread(sample: Counts) -> npt.NDArray[np.float64]:
+        return np.asarray(((sample - of * rate) ** 2).mean(axis=-1) / expected)
 
     here = float(spread(counts))
     rows = max(1, 2_000_000 // len(counts))
@@ -227,4 +223,5 @@ def _spread(
     )
     beyond = min((simulated >= here).sum(), (simulated <= here).sum())
     p = min(1.0, 2 * (1 + int(beyond)) / (times + 1))
-    return name, f"how much {says}", p, here, f"variance {here:.3g} times that of Poisson sampling"
+    variance = f"variance {here:.3g} times that of Poisson sampling"
+    return _Row(name, f"how much {effect}", p, here, variance)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 
-__all__ = ["count", "joined", "record", "taken"]
+__all__ = ["count", "join", "record", "take"]
 
 Indices = npt.NDArray[np.intp]
 _KINDS = (
@@ -38,10 +38,10 @@ def count(data: Any, *, name: str) -> int:
     return len(data)
 
 
-def taken(data: Any, rows: Indices) -> Any:
+def take(data: Any, rows: Indices) -> Any:
     """The records with these numbers, in the same kind of container."""
     if isinstance(data, tuple):
-        return tuple(taken(part, rows) for part in data)
+        return tuple(take(part, rows) for part in data)
     if hasattr(data, "iloc"):
         return data.iloc[rows]
     if isinstance(data, list):
@@ -58,20 +58,20 @@ def record(data: Any, row: int) -> Any:
     return data.iloc[row] if hasattr(data, "iloc") else data[row]
 
 
-def joined(first: Any, second: Any) -> Any:
+def join(first: Any, second: Any) -> Any:
     """All records of ``first``, then those of ``second``, which are of the same kind.
 
     Raises:
         UsageError: they are of different kinds, or of shapes that do not fit.
     """
-    if type(first) is not type(second) and not _both_torch_data(first, second):
+    if type(first) is not type(second) and not _are_torch_data(first, second):
         raise UsageError(
             f"canaries={type(second).__name__}: must be of the same kind as data, "
             f"{type(first).__name__}"
         )
     try:
         if isinstance(first, tuple):
-            return tuple(joined(a, b) for a, b in zip(first, second, strict=True))
+            return tuple(join(a, b) for a, b in zip(first, second, strict=True))
         if hasattr(first, "iloc"):
             return sys.modules["pandas"].concat([first, second])
         if isinstance(first, list):
@@ -85,8 +85,10 @@ def joined(first: Any, second: Any) -> Any:
         raise UsageError(f"canaries: do not fit the data: {error}") from None
 
 
-def _both_torch_data(*given: Any) -> bool:
-    return all(not isinstance(data, (tuple, list)) and not hasattr(data, "shape") for data in given)
+def _are_torch_data(*containers: Any) -> bool:
+    return all(
+        not isinstance(data, (tuple, list)) and not hasattr(data, "shape") for data in containers
+    )
 
 
 def _torch(name: str) -> Any:
@@ -105,12 +107,12 @@ def values(scores: Sequence[float] | Any, *, of: int) -> npt.NDArray[np.float64]
     if hasattr(scores, "detach"):
         scores = scores.detach().cpu().numpy()
     try:
-        found = np.asarray(scores, dtype=np.float64)
+        array = np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"score: gave something that is no number ({error})") from None
-    if found.shape != (of,):
-        raise UsageError(f"score: has shape {found.shape}; one number for each of {of} canaries")
-    if not np.isfinite(found).all():
-        at = int(np.flatnonzero(~np.isfinite(found))[0])
-        raise UsageError(f"score: {found[at]} of canary {at} is not finite; clip it")
-    return found
+        raise UsageError(f"score: returned something that is not a number ({error})") from None
+    if array.shape != (of,):
+        raise UsageError(f"score: has shape {array.shape}; one number for each of {of} canaries")
+    if not np.isfinite(array).all():
+        at = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise UsageError(f"score: {array[at]} of canary {at} is not finite; clip it")
+    return array

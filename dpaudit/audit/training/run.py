@@ -1,4 +1,4 @@
-"""A user's own training function, audited from canaries that fair coins put into its data."""
+"""The audit of a user's own training function: plan canaries and coins, train, judge, conclude."""
 
 from __future__ import annotations
 
@@ -16,19 +16,38 @@ import scipy
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.mechanism.judge import Aim, judge, learn
 from dpaudit.audit.mechanism.one_run import Ranked, trials
-from dpaudit.audit.mechanism.one_run_audits import Coins, result_of
+from dpaudit.audit.mechanism.one_run_audits import CanaryAudit, CoinCount, one_run_result
+from dpaudit.audit.mechanism.request import MechanismRequest
 from dpaudit.audit.mechanism.verdict import CEILING, two_neighbour_blind_spots, verdict_of
-from dpaudit.audit.options import ClaimOptions, Progress, TrainingOptions
+from dpaudit.audit.options import (
+    ClaimOptions,
+    DataOptions,
+    MechanismOptions,
+    Progress,
+    TrainingOptions,
+)
+from dpaudit.audit.request import Failure
 from dpaudit.audit.result import MechanismResult, at_least, with_command
 from dpaudit.audit.training import records
 from dpaudit.errors import SamplerCrashError, UsageError
-from dpaudit.options import from_keywords, keywords_of, parted, takes
-from dpaudit.provenance import collect
+from dpaudit.options import command_of, from_keywords, keywords_of, parted, takes
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
 from dpaudit.types import BlindSpot
 
-__all__ = ["Scoring", "audit_training", "audit_with", "result_of_runs"]
+__all__ = [
+    "Pool",
+    "Scoring",
+    "TrainingPlan",
+    "TrainingRequest",
+    "audit_training",
+    "audit_with",
+    "conclude",
+    "draw_scores",
+    "judge_runs",
+    "judge_scores",
+    "plan_training",
+]
 
 FEWEST_RUNS = 400
 """Below so many runs the guesses of :mod:`~dpaudit.audit.mechanism.one_run` show more."""
@@ -40,6 +59,7 @@ _CENTRED = 4
 """Least number of runs at which a canary's scores are compared with their mean over all runs."""
 
 Array = npt.NDArray[np.float64]
+Coins = npt.NDArray[np.bool_]
 Train = Callable[[Any, int], Any]
 Score = Callable[[Any, Any], float]
 
@@ -64,10 +84,10 @@ class Scoring:
     scores: Callable[[Any, Any], Any] | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name, value in vars(self).items() if value is not None]
-        if len(given) > 1:
-            raise UsageError(f"{given[0]}: not together with {given[1]}; give one of them")
-        for name in given:
+        names = [name for name, value in vars(self).items() if value is not None]
+        if len(names) > 1:
+            raise UsageError(f"{names[0]}: not together with {names[1]}; give one of them")
+        for name in names:
             if not callable(getattr(self, name)):
                 raise UsageError(f"{name}={getattr(self, name)!r}: must be a function")
 
@@ -80,8 +100,8 @@ class Scoring:
             return records.values(model, of=m)
         if one is None:
             one, sign = _cross_entropy, -1.0
-        found = [float(one(model, records.record(canaries, i))) for i in range(m)]
-        return sign * records.values(found, of=m)
+        losses = [float(one(model, records.record(canaries, i))) for i in range(m)]
+        return sign * records.values(losses, of=m)
 
 
 @takes(ClaimOptions, TrainingOptions)
@@ -95,7 +115,7 @@ def audit_training(
     scores: Callable[[Any, Any], Any] | None = None,
     options: TrainingOptions | None = None,
     progress: Progress | None = None,
-    **given: Any,
+    **keywords: Any,
 ) -> MechanismResult:
     """Audit a training function of your own: is what it returns as private as claimed?
 
@@ -136,16 +156,37 @@ def audit_training(
         SamplerCrashError: ``train`` or a score raised.
         MissingExtraError: ``dpsgd`` without dp-accounting.
     """
-    claimed, how = parted(given, ClaimOptions, TrainingOptions)
+    claim, how = parted(keywords, ClaimOptions, TrainingOptions)
     return audit_with(
         train,
         data,
         canaries=canaries,
         scoring=Scoring(score, loss, scores),
-        claim=from_keywords(ClaimOptions, claimed).claim(),
-        options=from_keywords(TrainingOptions, how, options),
+        request=TrainingRequest(
+            claim=from_keywords(ClaimOptions, claim).claim(),
+            options=from_keywords(TrainingOptions, how, options),
+        ),
         progress=progress,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRequest:
+    """An audit of training against ``claim`` as it is asked for, apart from function and data."""
+
+    claim: PrivacyClaim
+    options: TrainingOptions
+
+    def command(self, target: str, **more: str | None) -> str:
+        """The command that asks for the same audit of ``target``, with ``more`` options."""
+        return command_of("training", target, self.claim.options, self.options, **more)
+
+    def inconclusive(self, failure: Failure) -> MechanismResult:
+        """The result if nothing was trained and scored."""
+        how = self.options
+        options = MechanismOptions(alpha=how.alpha, seed=how.seed, by=how.by)
+        request = MechanismRequest(claim=self.claim, data=DataOptions(), options=options)
+        return dataclasses.replace(request.inconclusive(failure), samples_requested=0)
 
 
 def audit_with(
@@ -154,113 +195,109 @@ def audit_with(
     *,
     canaries: Any,
     scoring: Scoring,
-    claim: PrivacyClaim,
-    options: TrainingOptions,
+    request: TrainingRequest,
     progress: Progress | None = None,
 ) -> MechanismResult:
-    """As :func:`audit_training`, with a claim and a scoring that are ready."""
-    started, runs, guesses = time.monotonic(), options.runs, options.guesses
+    """As :func:`audit_training`, with a request and a scoring that are ready."""
     if not callable(train):
         raise UsageError(f"train={train!r}: must be a function of (dataset, seed)")
-    stream = KeyedStream.from_seed(options.seed).child("training")
-    pool = _Pool.of(data, canaries, stream.child("canaries").numpy())
+    plan = plan_training(data, canaries=canaries, request=request)
+    scores = draw_scores(plan, train, scoring, progress=progress)
+    name = f"training:{getattr(train, '__qualname__', type(train).__name__)}"
+    return conclude(plan, judge_scores(plan, scores, name=name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """What an audit of training does, decided before anything is trained.
+
+    ``coins`` (runs, m) say which of the m canaries of ``pool`` each run gets, and ``seeds`` (runs,)
+    are what ``train`` gets. Ties are broken by a stream below ``stream``.
+    """
+
+    request: TrainingRequest
+    pool: Pool
+    coins: Coins
+    seeds: npt.NDArray[np.int64]
+    stream: KeyedStream
+    started: float
+
+    @property
+    def compares_neighbours(self) -> bool:
+        """Whether there is one canary in so many runs that each is a release of a mechanism."""
+        runs, m = self.coins.shape
+        return m == 1 and runs >= FEWEST_RUNS and self.request.options.guesses is None
+
+
+def plan_training(data: Any, *, canaries: Any, request: TrainingRequest) -> TrainingPlan:
+    """Choose the canaries of ``data``, and toss a fair coin for each of them in each run.
+
+    Raises:
+        UsageError: data or canaries that do not fit, or too few of both runs and canaries.
+    """
+    started, runs = time.monotonic(), request.options.runs
+    stream = KeyedStream.from_seed(request.options.seed).child("training")
+    pool = Pool.of(data, canaries, stream.child("canaries").numpy())
     if runs < 1 or runs * pool.m < _LEAST:
         raise UsageError(
             f"runs={runs}: {pool.m} canaries in {runs} runs are too few; at least {_LEAST} in all"
         )
-    coins = stream.child("coins").numpy().random((runs, pool.m)) < 0.5
-    seeds = stream.child("seeds").numpy().integers(0, 2**31, runs)
-    made = np.empty((runs, pool.m))
-    for i in range(runs):
-        made[i] = _one(train, scoring, pool, coins[i], int(seeds[i]))
-        if progress is not None:
-            progress(i + 1, runs)
-    about: dict[str, Any] = {
-        "name": f"training:{getattr(train, '__qualname__', type(train).__name__)}",
-        "claim": claim,
-        "alpha": options.alpha,
-        "seed": options.seed,
-        "started": started,
-    }
-    if pool.m == 1 and runs >= FEWEST_RUNS and guesses is None:
-        result = result_of_runs(made[:, 0], coins[:, 0], **about)
-        return _told(result, claim=claim, options=options, canaries=1)
-    ranked = Ranked.of(_comparable(made).ravel(), coins.ravel(), stream.child("ties").numpy())
-    result = result_of(
-        lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
-        coins=Coins(int(coins.sum()), coins.size, own=True),
-        **about,
+    return TrainingPlan(
+        request=request,
+        pool=pool,
+        coins=stream.child("coins").numpy().random((runs, pool.m)) < 0.5,
+        seeds=stream.child("seeds").numpy().integers(0, 2**31, runs),
+        stream=stream,
+        started=started,
     )
-    return _told(result, claim=claim, options=options, canaries=pool.m)
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """Data, canaries among them, of which any can be left out."""
-
-    data: Any
-    rows: npt.NDArray[np.intp]
-    """The canaries' rows of ``data``."""
-
-    @classmethod
-    def of(cls, data: Any, canaries: Any, rng: np.random.Generator) -> _Pool:
-        n = records.count(data, name="data")
-        canaries = min(_CANARIES, n // 2) if canaries is None else canaries
-        if isinstance(canaries, (int, np.integer)) and not isinstance(canaries, bool):
-            if not 1 <= canaries <= n:
-                raise UsageError(f"canaries={canaries}: must lie in 1…{n}, the number of records")
-            return cls(data, np.sort(rng.choice(n, size=int(canaries), replace=False)))
-        m = records.count(canaries, name="canaries")
-        if m < 1:
-            raise UsageError("canaries: there are none; give some records, or their number")
-        return cls(records.joined(data, canaries), np.arange(n, n + m))
-
-    @property
-    def m(self) -> int:
-        return len(self.rows)
-
-    @property
-    def canaries(self) -> Any:
-        return records.taken(self.data, self.rows)
-
-    def dataset(self, coins: npt.NDArray[np.bool_]) -> Any:
-        kept = np.ones(records.count(self.data, name="data"), dtype=bool)
-        kept[self.rows[~coins]] = False
-        return records.taken(self.data, np.flatnonzero(kept))
-
-
-def _one(
-    train: Train, scoring: Scoring, pool: _Pool, coins: npt.NDArray[np.bool_], seed: int
+def draw_scores(
+    plan: TrainingPlan, train: Train, scoring: Scoring, *, progress: Progress | None = None
 ) -> Array:
-    what = "train"
-    try:
-        model = train(pool.dataset(coins), seed)
-        what = "score"
-        return scoring.of(model, pool.canaries, pool.m)
-    except UsageError:
-        raise
-    except Exception as error:
-        raise SamplerCrashError(f"{what} raised {error_text(error)}") from error
+    """Train as planned, and score every canary by each model, (runs, m).
 
-
-def _comparable(made: Array) -> Array:
-    """Scores (runs, m) that compare over runs and canaries; no coin enters.
-
-    With several runs: of few runs ranks within each run, of more the distance from the canary's own
-    mean, as some records are easier than others.
+    Raises:
+        UsageError: scores of another number or kind.
+        SamplerCrashError: ``train`` or a score raised.
     """
-    runs, m = made.shape
-    if runs == 1:
-        return made
-    if runs >= _CENTRED:
-        return np.asarray(made - made.mean(axis=0))
-    return np.asarray(scipy.stats.rankdata(made, axis=1) / m)
+    scores = np.empty(plan.coins.shape)
+    for i, (coins, seed) in enumerate(zip(plan.coins, plan.seeds, strict=True)):
+        scores[i] = _train_and_score(train, scoring, plan.pool, coins, int(seed))
+        if progress is not None:
+            progress(i + 1, len(scores))
+    return scores
 
 
-def _told(
-    result: MechanismResult, *, claim: PrivacyClaim, options: TrainingOptions, canaries: int
-) -> MechanismResult:
+def judge_scores(plan: TrainingPlan, scores: Array, *, name: str) -> MechanismResult:
+    """Judge the scores (runs, m) of ``name`` against the coins.
+
+    One canary in many runs compares two neighbours; otherwise guesses about all are counted.
+    """
+    options, coins = plan.request.options, plan.coins
+    audit = CanaryAudit(
+        name=name,
+        claim=plan.request.claim,
+        alpha=options.alpha,
+        seed=options.seed,
+        started=plan.started,
+    )
+    if plan.compares_neighbours:
+        return judge_runs(audit, scores[:, 0], coins[:, 0])
+    ties = plan.stream.child("ties").numpy()
+    ranked = Ranked.of(_comparable_scores(scores).ravel(), coins.ravel(), ties)
+    return one_run_result(
+        audit,
+        lambda level, refutes: trials(
+            ranked, guesses=options.guesses, level=level, refutes=refutes
+        ),
+        coins=CoinCount(int(coins.sum()), coins.size, own=True),
+    )
+
+
+def conclude(plan: TrainingPlan, result: MechanismResult) -> MechanismResult:
     """The result with what was audited, what a pass leaves open, and how to see it again."""
+    claim, options, canaries = plan.request.claim, plan.request.options, plan.pool.m
     again = f"dpaudit.audit_training(…, {', '.join(keywords_of(claim.options, options))})"
     spots = (*result.cannot_rule_out, *_OUTSIDE) if result.verdict == "no-finding" else ()
     if claim.stated is not None and canaries > 1:  # its ceiling is not that of ε at δ alone
@@ -271,6 +308,75 @@ def _told(
         details={**result.details, "runs": options.runs, "canaries": canaries},
         provenance=dataclasses.replace(result.provenance, by=options.by),
     )
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Data, canaries among them, of which any can be left out."""
+
+    data: Any
+    rows: npt.NDArray[np.intp]
+    """The canaries' rows of ``data``."""
+
+    @classmethod
+    def of(cls, data: Any, canaries: Any, rng: np.random.Generator) -> Pool:
+        """The pool of ``data`` and ``canaries``, records to add or the number of its own to choose.
+
+        Raises:
+            UsageError: they are of different kinds, or not as many as asked for.
+        """
+        n = records.count(data, name="data")
+        canaries = min(_CANARIES, n // 2) if canaries is None else canaries
+        if isinstance(canaries, (int, np.integer)) and not isinstance(canaries, bool):
+            if not 1 <= canaries <= n:
+                raise UsageError(f"canaries={canaries}: must lie in 1…{n}, the number of records")
+            return cls(data, np.sort(rng.choice(n, size=int(canaries), replace=False)))
+        m = records.count(canaries, name="canaries")
+        if m < 1:
+            raise UsageError("canaries: there are none; give some records, or their number")
+        return cls(records.join(data, canaries), np.arange(n, n + m))
+
+    @property
+    def m(self) -> int:
+        """The number of canaries."""
+        return len(self.rows)
+
+    @property
+    def canaries(self) -> Any:
+        """The canaries, of the same kind as the data."""
+        return records.take(self.data, self.rows)
+
+    def dataset(self, coins: Coins) -> Any:
+        """The data with those canaries whose coin (m,) is true."""
+        mask = np.ones(records.count(self.data, name="data"), dtype=bool)
+        mask[self.rows[~coins]] = False
+        return records.take(self.data, np.flatnonzero(mask))
+
+
+def _train_and_score(train: Train, scoring: Scoring, pool: Pool, coins: Coins, seed: int) -> Array:
+    function = "train"
+    try:
+        model = train(pool.dataset(coins), seed)
+        function = "score"
+        return scoring.of(model, pool.canaries, pool.m)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise SamplerCrashError(f"{function} raised {error_text(error)}") from error
+
+
+def _comparable_scores(scores: Array) -> Array:
+    """Scores (runs, m) that compare over runs and canaries; no coin enters.
+
+    With several runs: of few runs ranks within each run, of more the distance from the canary's own
+    mean, as some records are easier than others.
+    """
+    runs, m = scores.shape
+    if runs == 1:
+        return scores
+    if runs >= _CENTRED:
+        return np.asarray(scores - scores.mean(axis=0))
+    return np.asarray(scipy.stats.rankdata(scores, axis=1) / m)
 
 
 def _is_module(model: Any) -> bool:
@@ -298,15 +404,8 @@ def _cross_entropy(model: Any, record: Any) -> float:
         model.train(was)
 
 
-def result_of_runs(
-    scores: npt.NDArray[np.float64],
-    member: npt.NDArray[np.bool_],
-    *,
-    name: str,
-    claim: PrivacyClaim,
-    alpha: float,
-    seed: str,
-    started: float,
+def judge_runs(
+    audit: CanaryAudit, scores: npt.NDArray[np.float64], member: Coins
 ) -> MechanismResult:
     """The result of independent runs: one score each (n,), and whether the canary was in (n,).
 
@@ -318,7 +417,7 @@ def result_of_runs(
     of this score, as the number of runs grows. Not claimed: that the last bits of a score say
     nothing.
     """
-    half = len(scores) // 2
+    claim, alpha, half = audit.claim, audit.alpha, len(scores) // 2
     parts = slice(0, half), slice(half, None)
     learning, counting = (
         (scores[part][~member[part], None], scores[part][member[part], None]) for part in parts
@@ -327,39 +426,25 @@ def result_of_runs(
         *learning,
         neighbours=(np.zeros(1), np.ones(1)),
         aim=Aim.of(claim, alpha, real_numbers=True),
-        rng=KeyedStream.from_seed(seed).child("training", "statistics").numpy(),
+        rng=KeyedStream.from_seed(audit.seed).child("training", "statistics").numpy(),
     )
-    judged = judge(learned, *counting, claim=claim, alpha=alpha)
-    tests = tuple(test for test in judged.tests if not test.advisory)
-    verdict, reason = verdict_of(tests, "")
-    shown, stated = judged.epsilon, judged.stated
+    judgement = judge(learned, *counting, claim=claim, alpha=alpha)
+    tests = tuple(test for test in judgement.tests if not test.advisory)
+    epsilon, stated = judgement.epsilon, judgement.stated
     if stated is not None and stated.unit == "ε" and stated.shown is not None:
-        shown = max(shown, stated.shown.low)
+        epsilon = max(epsilon, stated.shown.low)
     least, most = learned.shares
-    blind = two_neighbour_blind_spots(
-        draws=len(scores) - half, claim=claim, alphas=(least * alpha, most * alpha)
-    )
-    return MechanismResult(
-        verdict=verdict,
-        reason=reason,
-        mechanism=name,
+    return audit.result(
+        *verdict_of(tests, ""),
         method=_MANY_RUNS,
-        neighbours=(),
-        claim_epsilon=claim.epsilon,
-        claim_delta=claim.delta,
-        claim_mu=claim.mu,
         stated=stated,
-        alpha=alpha,
-        epsilon=at_least(shown, alpha, _MANY_RUNS),
-        delta=at_least(judged.delta, alpha, _MANY_RUNS),
-        mu=at_least(judged.mu, alpha, _MANY_RUNS),
-        curve=judged.curve,
+        epsilon=epsilon,
+        delta=at_least(judgement.delta, alpha, _MANY_RUNS),
+        mu=at_least(judgement.mu, alpha, _MANY_RUNS),
+        curve=judgement.curve,
         tests=tests,
         samples=len(scores),
-        samples_requested=len(scores),
-        seconds=time.monotonic() - started,
-        advice=(),
-        cannot_rule_out=blind if verdict == "no-finding" else (),
-        details=claim.details,
-        provenance=collect(seed=seed, plugins=()),
+        blind=two_neighbour_blind_spots(
+            draws=len(scores) - half, claim=claim, alphas=(least * alpha, most * alpha)
+        ),
     )

@@ -10,8 +10,8 @@ from dpaudit.audit.options import AuditOptions
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.out_folder import prepared, write_result
 from dpaudit.cli.output import note
-from dpaudit.cli.verdicts import audited, exit_with_verdict
-from dpaudit.options import Argument, Option, command_of
+from dpaudit.cli.verdicts import exit_with_verdict
+from dpaudit.options import Argument, Option
 from dpaudit.report import describe
 
 __all__ = ["audit"]
@@ -71,40 +71,24 @@ def audit(
 
             Claim.parse(claim)
         check_sampler(sampler)
-    from dpaudit.audit.result import result_without_values
+    from dpaudit.audit.request import NoiseRequest
     from dpaudit.audit.run import audit_subject
     from dpaudit.cli.progress import AuditProgress
-    from dpaudit.targets.callables import Subject
-    from dpaudit.targets.identity import identify
+    from dpaudit.cli.target_audit import audit_target
 
-    out, command = to.out, command_of("audit", sampler, options, claim=claim)
+    out, request = to.out, NoiseRequest(claim=claim, options=options)
     files = (f"{name}.json" for name in registry.plugins("tests"))
-    formats = prepared(to, command, others=files)
-    subject = identify(sampler)
-    with sandbox.asking() as policy:
-        result = audited(
-            lambda progress: audit_subject(
-                Subject(sampler, target=sampler),
-                claim=claim,
-                options=options,
-                identity=subject,
-                progress=progress,
-            ),
-            command=command,
-            display=AuditProgress("values drawn", _search(options), total=options.samples),
-            nothing=lambda reason, seconds: result_without_values(
-                sampler,
-                reason,
-                claim=claim or "",
-                options=options,
-                sandbox=policy.reached,
-                identity=subject,
-                seconds=seconds,
-            ),
-            to=to,
-            formats=formats,
-            tests=options.tests,
-        )
+    formats = prepared(to, request.command(sampler), others=files)
+    result = audit_target(
+        sampler,
+        request,
+        audit_subject,
+        sandbox=sandbox,
+        display=AuditProgress("values drawn", _search(options), total=options.samples),
+        to=to,
+        formats=formats,
+        tests=options.tests,
+    )
     report = describe(result)
     if out is not None:
         write_result(report, out, also=formats)

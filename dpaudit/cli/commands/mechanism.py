@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.out_folder import prepared, writing
-from dpaudit.cli.verdicts import audited, finish
-from dpaudit.options import Argument, Option, command_of
+from dpaudit.cli.verdicts import finish
+from dpaudit.options import Argument, Option
 from dpaudit.report import describe
 
 if TYPE_CHECKING:
@@ -103,50 +103,27 @@ def mechanism(
         --attack pair-inversion:sampler=numpy-legacy
     """
     from dpaudit.audit.mechanism.one_run_audits import COUNTS, SCORES
-    from dpaudit.audit.mechanism.question import question_of
+    from dpaudit.audit.mechanism.request import MechanismRequest
     from dpaudit.audit.mechanism.run import audit_subject
-    from dpaudit.audit.result import result_without_releases
     from dpaudit.cli.progress import AuditProgress
-    from dpaudit.targets.callables import Subject
-    from dpaudit.targets.identity import identify
+    from dpaudit.cli.target_audit import audit_target
 
-    claim = claimed.claim()
-    out, question = to.out, question_of(data)
-    command = command_of("mechanism", name, claim.options, data, options, attack=attack)
-    formats = prepared(to, command)
-    subject = identify(name)
-    with sandbox.asking() as policy:
-        result = audited(
-            lambda progress: audit_subject(
-                Subject(name, target=name),
-                claim=claim,
-                neighbours=None if question is not None else data.neighbours,
-                attack=attack,
-                options=options,
-                question=question,
-                identity=subject,
-                progress=progress,
-            ),
-            command=command,
-            display=AuditProgress(
-                "releases drawn",
-                "all releases drawn; learning events and counting them",
-                total=2 * options.samples,
-            ),
-            nothing=lambda reason, seconds: result_without_releases(
-                name,
-                reason,
-                claim=claim,
-                attack=attack or "",
-                options=options,
-                sandbox=policy.reached,
-                identity=subject,
-                seconds=seconds,
-            ),
-            to=to,
-            formats=formats,
-            releases=not name.startswith((SCORES, COUNTS)),  # which run no program
-        )
+    request = MechanismRequest(claim=claimed.claim(), data=data, attack=attack, options=options)
+    out, formats = to.out, prepared(to, request.command(name))
+    result = audit_target(
+        name,
+        request,
+        audit_subject,
+        sandbox=sandbox,
+        display=AuditProgress(
+            "releases drawn",
+            "all releases drawn; learning events and counting them",
+            total=2 * options.samples,
+        ),
+        to=to,
+        formats=formats,
+        releases=not name.startswith((SCORES, COUNTS)),  # which run no program
+    )
     if out is not None and {"pair", "search"} <= set(result.details):
         result = _with_files(result, out)
     finish(describe(result), to, also=formats)

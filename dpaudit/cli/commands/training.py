@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpaudit.audit.options import ClaimOptions, MechanismOptions, TrainingOptions
+from dpaudit.audit.options import ClaimOptions, TrainingOptions
 from dpaudit.cli.options import (
     DataRootOption,
     DeviceOption,
@@ -30,7 +30,7 @@ from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.verdicts import audited, finish
 from dpaudit.codec import to_dict
 from dpaudit.errors import SamplerCrashError, UsageError
-from dpaudit.options import Argument, Option, command_of, count_of
+from dpaudit.options import Argument, Option, count_of
 from dpaudit.report import describe
 from dpaudit.results.text import error_text, one_line
 
@@ -99,45 +99,36 @@ def training(
     $ dpaudit training ./mine.py:train --claim-epsilon 3 --claim-delta 1e-5 \
         --canaries 1000
     """
-    from dpaudit.audit.result import result_without_releases, with_command
-    from dpaudit.audit.training.run import Scoring, audit_with
+    from dpaudit.audit.request import Failure
+    from dpaudit.audit.result import with_command
+    from dpaudit.audit.training.run import Scoring, TrainingRequest, audit_with
     from dpaudit.cli.progress import AuditProgress
 
-    claim = claimed.claim()
+    request = TrainingRequest(claim=claimed.claim(), options=options)
     formats = prepared(to)
     more = {"data": None if data == "data" else data, "canaries": canaries, "score": score}
-    command = command_of("training", target, claim.options, options, **more)
+    command, name = request.command(target, **more), f"training {target}"
 
     def work(progress: Callable[[int, int], None]) -> Any:
-        module, name = _module(target)
+        module, function = _module(target)
         result = audit_with(
-            _named(module, name),
+            _named(module, function),
             _made(module, data),
             canaries=_canaries(module, canaries),
             scoring=Scoring(**_scoring(module, score)),
-            claim=claim,
-            options=options,
+            request=request,
             progress=progress,
         )
-        return dataclasses.replace(with_command(result, command), mechanism=f"training {target}")
+        return dataclasses.replace(with_command(result, command), mechanism=name)
 
+    display = AuditProgress("runs of train", "all runs done; counting guesses", total=options.runs)
     with Sandbox().asking():
         result = audited(
             work,
             command=command,
-            display=AuditProgress(
-                "runs of train", "all runs done; counting guesses", total=options.runs
-            ),
-            nothing=lambda reason, seconds: dataclasses.replace(
-                result_without_releases(
-                    f"training {target}",
-                    reason,
-                    claim=claim,
-                    attack="",
-                    options=MechanismOptions(alpha=options.alpha, seed=options.seed, by=options.by),
-                    seconds=seconds,
-                ),
-                samples_requested=0,
+            display=display,
+            nothing=lambda reason, seconds: request.inconclusive(
+                Failure(name=name, reason=reason, seconds=seconds)
             ),
             to=to,
             formats=formats,

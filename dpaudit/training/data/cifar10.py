@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.training.data.images import Images, checked_images
+from dpaudit.training.data.images import Images, check_images
 from dpaudit.training.data.places import data_folder, fetch_file, read_npz, read_tar, reading
 
 __all__ = ["MEAN", "STD", "cifar10"]
@@ -63,16 +63,16 @@ def _from_npz(path: Path, split: str) -> Images:
     names = (f"x_{split}", f"y_{split}")
     with reading("cifar10", path):
         pixels, labels = read_npz(path, *names)
-    return _checked(pixels, labels, path, names)
+    return _check(pixels, labels, path, names)
 
 
 def _from_archive(path: Path, split: str) -> Images:
     with reading("cifar10", path):
-        return _joined(read_tar(path, _FILES[split], size=RECORDS * _RECORD), split, path)
+        return _join(read_tar(path, _FILES[split], size=RECORDS * _RECORD), split, path)
 
 
 def _from_files(folder: Path, split: str) -> Images:
-    return _joined(_contents(folder, _FILES[split]), split, folder)
+    return _join(_contents(folder, _FILES[split]), split, folder)
 
 
 def _contents(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
@@ -89,7 +89,7 @@ def _contents(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]
         yield name, raw
 
 
-def _joined(parts: Iterable[tuple[str, bytes]], split: str, path: Path) -> Images:
+def _join(parts: Iterable[tuple[str, bytes]], split: str, path: Path) -> Images:
     names = _FILES[split]
     pixels = np.empty((len(names), RECORDS, *_SHAPE), np.uint8)
     labels = np.empty((len(names), RECORDS), np.uint8)
@@ -97,18 +97,16 @@ def _joined(parts: Iterable[tuple[str, bytes]], split: str, path: Path) -> Image
         records = np.frombuffer(raw, np.uint8).reshape(RECORDS, _RECORD)
         i = names.index(name)
         labels[i], pixels[i] = records[:, 0], records[:, 1:].reshape(RECORDS, *_SHAPE)
-    return _checked(
+    return _check(
         pixels.reshape(-1, *_SHAPE), labels.reshape(-1), path, ("the images", "the classes")
     )
 
 
-def _checked(
+def _check(
     pixels: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
     labels: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
     path: Path,
     names: tuple[str, str],
 ) -> Images:
     where = f"data=cifar10: {path}"
-    return checked_images(
-        pixels, labels, shape=_SHAPE, mean=MEAN, std=STD, where=where, names=names
-    )
+    return check_images(pixels, labels, shape=_SHAPE, mean=MEAN, std=STD, where=where, names=names)

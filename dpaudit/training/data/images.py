@@ -11,7 +11,7 @@ import torch
 
 from dpaudit.errors import UsageError
 
-__all__ = ["Images", "checked_images"]
+__all__ = ["Images", "check_images"]
 
 _CLASSES = 10
 
@@ -70,7 +70,7 @@ class Images:
         return shaped.div_(full).sub_(mean).div_(std).to(dtype)
 
 
-def checked_images(
+def check_images(
     pixels: npt.NDArray[np.generic],
     labels: npt.NDArray[np.generic],
     *,

@@ -22,15 +22,15 @@ _COUNT = {"train": 2048, "test": 512}
 def synthetic(split: str) -> Images:
     """Grey, 28×28, normalised as MNIST."""
     stream = KeyedStream.from_seed("synthetic images")
-    made = _make(stream, split, channels=1, side=28, level=0, contrast=40)
-    return Images(made[0][:, 0], made[1], mnist_file.MEAN, mnist_file.STD)
+    images = _make(stream, split, channels=1, side=28, level=0, contrast=40)
+    return Images(images[0][:, 0], images[1], mnist_file.MEAN, mnist_file.STD)
 
 
 def synthetic_colour(split: str) -> Images:
     """In colour, 32×32, normalised as CIFAR-10; a class has a shape of its own in each channel."""
     stream = KeyedStream.from_seed("synthetic colour images")
-    made = _make(stream, split, channels=3, side=32, level=128, contrast=24)
-    return Images(made[0], made[1], cifar10_file.MEAN, cifar10_file.STD)
+    images = _make(stream, split, channels=3, side=32, level=128, contrast=24)
+    return Images(images[0], images[1], cifar10_file.MEAN, cifar10_file.STD)
 
 
 def _make(

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from dpaudit.errors import UsageError
-from dpaudit.training.data.images import Images, checked_images
+from dpaudit.training.data.images import Images, check_images
 from dpaudit.training.data.places import data_folder, fetch_file, read_idx, read_npz, reading
 
 __all__ = ["MEAN", "STD", "mnist"]
@@ -44,15 +44,15 @@ def mnist(split: str, *, root: str = "") -> Images:
         return _from_idx(images, labels)
     if os.path.isfile(folder / _NPZ):
         return _from_npz(folder / _NPZ, split)
-    found = [_either(folder / name) for name in _IDX[split]]
-    missing = [name for name, path in zip(_IDX[split], found, strict=True) if path is None]
+    files = [_either(folder / name) for name in _IDX[split]]
+    missing = [name for name, path in zip(_IDX[split], files, strict=True) if path is None]
     if missing:
         raise UsageError(
             f"data=mnist: {folder} has no file {_NPZ}, nor {' and '.join(missing)} (plain or .gz); "
             "put them there, or name no folder (neither data_root nor DPAUDIT_DATA) to have them "
             "downloaded"
         )
-    return _from_idx(*(path for path in found if path is not None))
+    return _from_idx(*(path for path in files if path is not None))
 
 
 def _either(plain: Path) -> Path | None:
@@ -66,7 +66,7 @@ def _from_npz(path: Path, split: str) -> Images:
     names = (f"x_{split}", f"y_{split}")
     with reading("mnist", path):
         pixels, labels = read_npz(path, *names)
-    return checked_images(
+    return check_images(
         pixels, labels, shape=(28, 28), mean=MEAN, std=STD, where=f"data=mnist: {path}", names=names
     )
 
@@ -77,4 +77,4 @@ def _from_idx(images: Path, labels: Path) -> Images:
         with reading("mnist", path):
             arrays.append(read_idx(path))
     where, names = f"data=mnist: {images.parent}", (images.name, labels.name)
-    return checked_images(*arrays, shape=(28, 28), mean=MEAN, std=STD, where=where, names=names)
+    return check_images(*arrays, shape=(28, 28), mean=MEAN, std=STD, where=where, names=names)

@@ -254,20 +254,20 @@ def read_tar(path: Path, names: tuple[str, ...], *, size: int) -> Iterator[tuple
         OSError, EOFError, tarfile.TarError, zlib.error: unreadable.
         ValueError: a file of another size than ``size`` bytes, or not all of them, once each.
     """
-    wanted = set(names)
+    missing = set(names)
     with gzip.open(path) as stream:
         bounded: Any = _Bounded(stream, path)
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for member in archive:
                 name = member.name.rpartition("/")[2]
-                if name not in wanted or not member.isreg():
+                if name not in missing or not member.isreg():
                     continue
                 if member.size != size:
                     raise ValueError(f"{member.name} has {member.size} bytes, not {size}")
-                wanted.remove(name)
+                missing.remove(name)
                 content = archive.extractfile(member)
                 yield name, content.read() if content else b""
         while bounded.read(1 << 20):
             pass
-    if wanted:
-        raise ValueError(f"it has no {', '.join(sorted(wanted))}")
+    if missing:
+        raise ValueError(f"it has no {', '.join(sorted(missing))}")

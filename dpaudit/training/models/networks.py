@@ -109,8 +109,8 @@ class CifarResNet(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(self.bn1(self.conv1(x)))
         y = self.layer3(self.layer2(self.layer1(y)))
-        found: torch.Tensor = self.linear(self.flatten(self.pool(y)))
-        return found
+        logits: torch.Tensor = self.linear(self.flatten(self.pool(y)))
+        return logits
 
 
 def _stage(channels: int, out: int, stride: int, blocks: int) -> nn.Sequential:
@@ -229,8 +229,8 @@ class ResNet50(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         y = self.layer4(self.layer3(self.layer2(self.layer1(y))))
-        found: torch.Tensor = self.fc(self.flatten(self.avgpool(y)))
-        return found
+        logits: torch.Tensor = self.fc(self.flatten(self.avgpool(y)))
+        return logits
 
 
 def resnet50() -> nn.Module:
@@ -445,10 +445,10 @@ def with_norm(model: nn.Module, norm: str) -> nn.Module:
     """
     if norm not in NORMS:
         raise UsageError(f"norm={norm}: not known; there are: {', '.join(NORMS)}")
-    return _converted(copy.deepcopy(model), norm).train()
+    return _convert(copy.deepcopy(model), norm).train()
 
 
-def _converted(module: nn.Module, norm: str) -> nn.Module:
+def _convert(module: nn.Module, norm: str) -> nn.Module:
     if isinstance(module, _DropoutNd):
         return nn.Identity()
     if isinstance(module, nn.BatchNorm2d):
@@ -461,7 +461,7 @@ def _converted(module: nn.Module, norm: str) -> nn.Module:
     # named_children() passes over a module's second name
     for name, child in module._modules.items():
         if child is not None:
-            module._modules[name] = _converted(child, norm)
+            module._modules[name] = _convert(child, norm)
     return module
 
 
@@ -469,11 +469,13 @@ def _replacement(norm: nn.BatchNorm2d, name: str) -> nn.Module:
     if name == "frozen":
         return FrozenNorm2d(norm)
     channels = norm.num_features
-    found: nn.GroupNorm | nn.InstanceNorm2d
+    replacement: nn.GroupNorm | nn.InstanceNorm2d
     if name == "group":
-        found = nn.GroupNorm(math.gcd(32, channels), channels, eps=norm.eps, affine=norm.affine)
+        replacement = nn.GroupNorm(
+            math.gcd(32, channels), channels, eps=norm.eps, affine=norm.affine
+        )
     else:
-        found = nn.InstanceNorm2d(channels, eps=norm.eps, affine=norm.affine)
+        replacement = nn.InstanceNorm2d(channels, eps=norm.eps, affine=norm.affine)
     if norm.affine:
-        found.weight, found.bias = norm.weight, norm.bias
-    return found
+        replacement.weight, replacement.bias = norm.weight, norm.bias
+    return replacement

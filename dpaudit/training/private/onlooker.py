@@ -94,11 +94,11 @@ class Onlooker:
         """Compute the canaries' gradients, and, for a pair, that of a record outside the batch."""
         self._numbers = numbers.numpy()
         other = self._outsider() if pair and len(numbers) else None
-        asked = [*self._canaries.records.tolist(), *([] if other is None else [other])]
-        found = self._per_sample(asked)
+        rows = [*self._canaries.records.tolist(), *([] if other is None else [other])]
+        gradients = self._per_sample(rows)
         count = len(self._canaries.records)
-        self._gradients = self._clipped([g[:count] for g in found])
-        self._other = None if other is None else [g[count] for g in found]
+        self._gradients = self._clip_gradients([g[:count] for g in gradients])
+        self._other = None if other is None else [g[count] for g in gradients]
 
     def after_backward(self) -> None:
         """Compute the two candidate sums, in an order that a coin decides."""
@@ -143,7 +143,7 @@ class Onlooker:
         x, y = self._images.batch(records, device=self._parameters[0].device)
         return sample_gradients(self._loss, self._model, x, y)
 
-    def _clipped(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+    def _clip_gradients(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
         """Flat and clipped as Opacus clips, shape (b, d)."""
         flat = torch.cat([g.flatten(1) for g in gradients], 1)
         factor = (self._clip / (torch.linalg.vector_norm(flat, dim=1) + 1e-6)).clamp(max=1.0)
@@ -189,9 +189,9 @@ class Canaries:
 
     def training_records(self, of: int) -> npt.NDArray[np.int64]:
         """All of ``of`` records except canaries that are no members, shape (n,), ascending."""
-        kept = np.ones(of, np.bool_)
-        kept[self.records[~self.member]] = False
-        return np.flatnonzero(kept)
+        mask = np.ones(of, np.bool_)
+        mask[self.records[~self.member]] = False
+        return np.flatnonzero(mask)
 
 
 def mislabelled(images: Images, records: npt.NDArray[np.int64], *, stream: Stream) -> Images:

@@ -170,32 +170,17 @@ def train_privately(
             records than the square of the steps an epoch, an ε or δ that no noise reaches, a device
             that is not there, a source for another dimension or σ.
     """
-    device, train, test = usable_device(str(device)), records.train, records.test
-    if recipe.model in MODELS and not train.shape == test.shape == MODELS[recipe.model].shape:
-        raise UsageError(
-            f"model={recipe.model}: takes images of shape {MODELS[recipe.model].shape}, and is "
-            f"given {train.shape} to train on, {test.shape} to test; "
-            f"take {MODELS[recipe.model].data}"
-        )
-    steps = epoch_steps(len(train), recipe.batch)
+    device, train = usable_device(str(device)), records.train
     members = torch.from_numpy(records.canaries.training_records(len(train)))
-    if not 1 <= steps * steps <= len(members):
-        raise UsageError(
-            f"batch={recipe.batch}: of {len(train)} records gives {steps} steps an epoch; needs "
-            "at least 1, and at most the square root of the records, so that Opacus' loader makes "
-            "just as many whoever is a member"
-        )
+    steps = _checked_steps(recipe, records, members=len(members))
     network = make_model(recipe.model, seed=_seed(stream.child("weights"))).to(device)
     engine, model, optimizer, loader = _private(
         network, recipe, members, steps=steps, seed=_seed(stream.child("batches"))
     )
-    seen: list[Release] = []
+    releases: list[Release] = []
+    observe = None if watch is None else releases.append
     use_noise_source(
-        optimizer,
-        noise.source,
-        mitigation=noise.mitigation,
-        seed=noise.seed,
-        observe=None if watch is None else seen.append,
+        optimizer, noise.source, mitigation=noise.mitigation, seed=noise.seed, observe=observe
     )
     loss = nn.CrossEntropyLoss()
     onlooker = Onlooker(
@@ -207,35 +192,57 @@ def train_privately(
         clip=recipe.clip,
         stream=stream.child("pairs"),
     )
-    done = 0
-    for _ in range(recipe.epochs):
-        for numbers in _epoch(records.batches or loader, members, steps=steps):
-            optimizer.zero_grad(set_to_none=True)
-            if watch is not None:
-                onlooker.before(numbers, pair=done % watch.pair_every == 0)
-            x, y = train.batch(numbers.tolist(), device=device)
-            with _quiet():
-                loss(model(x), y).backward()
-            if watch is not None:
-                onlooker.after_backward()
-            optimizer.step()
-            if watch is not None:
-                watch.show(onlooker.sight(seen.pop()))
-            done += 1
+    batches = _batches(records.batches or loader, members, epochs=recipe.epochs, steps=steps)
+    for step, numbers in enumerate(batches):
+        optimizer.zero_grad(set_to_none=True)
+        if watch is not None:
+            onlooker.before(numbers, pair=step % watch.pair_every == 0)
+        x, y = train.batch(numbers.tolist(), device=device)
+        with _quiet():
+            loss(model(x), y).backward()
+        if watch is not None:
+            onlooker.after_backward()
+        optimizer.step()
+        if watch is not None:
+            watch.show(onlooker.sight(releases.pop()))
     optimizer.zero_grad(set_to_none=True)
     network.eval()
     with _quiet():
         epsilon = float(engine.get_epsilon(recipe.delta))
     return TrainedRun(
         network=network,
-        accuracy=ImagesOnDevice(test, device=device).accuracy(network),
+        accuracy=ImagesOnDevice(records.test, device=device).accuracy(network),
         epsilon=epsilon,
         noise_multiplier=float(optimizer.noise_multiplier),
         sigma=float(optimizer.noise_multiplier) * recipe.clip,
         rate=1 / steps,
-        steps=done,
+        steps=recipe.epochs * steps,
         dim=sum(p.numel() for p in network.parameters()),
     )
+
+
+def _checked_steps(recipe: Recipe, records: Records, *, members: int) -> int:
+    """Steps per epoch, after a check of the model's images and the number of ``members``.
+
+    Raises:
+        UsageError: images of another shape than the model's, or fewer records than the square of
+            the steps.
+    """
+    train, test = records.train, records.test
+    if recipe.model in MODELS and not train.shape == test.shape == MODELS[recipe.model].shape:
+        raise UsageError(
+            f"model={recipe.model}: takes images of shape {MODELS[recipe.model].shape}, and is "
+            f"given {train.shape} to train on, {test.shape} to test; "
+            f"take {MODELS[recipe.model].data}"
+        )
+    steps = epoch_steps(len(train), recipe.batch)
+    if not 1 <= steps * steps <= members:
+        raise UsageError(
+            f"batch={recipe.batch}: of {len(train)} records gives {steps} steps an epoch; needs "
+            "at least 1, and at most the square root of the records, so that Opacus' loader makes "
+            "just as many whoever is a member"
+        )
+    return steps
 
 
 def _private(
@@ -277,19 +284,21 @@ def _private(
     return engine, model, optimizer, loader
 
 
-def _epoch(
-    batches: DataLoader[Any] | Callable[[int, float], npt.NDArray[np.bool_]],
+def _batches(
+    source: DataLoader[Any] | Callable[[int, float], npt.NDArray[np.bool_]],
     records: torch.Tensor,
     *,
+    epochs: int,
     steps: int,
 ) -> Iterator[torch.Tensor]:
     """The numbers of each batch's records; the next batch is drawn once a step is done."""
-    if isinstance(batches, DataLoader):
-        for (numbers,) in batches:
-            yield numbers
-    else:
-        for _ in range(steps):
-            yield records[torch.from_numpy(batches(len(records), 1 / steps))]
+    for _ in range(epochs):
+        if isinstance(source, DataLoader):
+            for (numbers,) in source:
+                yield numbers
+        else:
+            for _ in range(steps):
+                yield records[torch.from_numpy(source(len(records), 1 / steps))]
 
 
 def epoch_steps(records: int, batch: int) -> int:

@@ -24,7 +24,7 @@ import numpy as np
 
 from dpaudit.accounting import gaussian_epsilon, gaussian_sigma
 from dpaudit.audit.claims import PrivacyClaim
-from dpaudit.audit.mechanism.judge import Aim, Judged, Learned, judge, learn
+from dpaudit.audit.mechanism.judge import Aim, Judgement, LearnedEvents, judge, learn
 from dpaudit.provenance import hardware
 from dpaudit.stats import clopper_pearson
 from dpaudit_studies.evidence import options
@@ -315,7 +315,7 @@ def draw_releases(case: Case, *, samples: int, seed: int) -> tuple[list[Array], 
 
 def learn_and_judge(
     case: Case, x: list[Array], y: list[Array], *, seed: int, seconds: float, alpha: float = ALPHA
-) -> tuple[Learned, Judged, float]:
+) -> tuple[LearnedEvents, Judgement, float]:
     """What was learned of releases ``x``, its judgement on ``y``, and the CPU seconds of both.
 
     ``seconds`` for learned scores, 0 for none.
@@ -328,7 +328,7 @@ def learn_and_judge(
     return learned, judged, time.process_time() - began
 
 
-def best_event(judged: Judged) -> str:
+def best_event(judged: Judgement) -> str:
     """The event with the largest bound."""
     best = max((t for t in judged.tests if not t.advisory), key=lambda test: test.statistic)
     return best.effect.partition(":")[0]

@@ -32,7 +32,7 @@ import numpy as np
 from scipy.stats import beta
 
 from dpaudit.audit.mechanism.bounds import epsilon_bounds
-from dpaudit.audit.mechanism.judge import CURVE_SHARE, Learned
+from dpaudit.audit.mechanism.judge import CURVE_SHARE, LearnedEvents
 from dpaudit.provenance import collect
 from dpaudit_studies.evidence import RESULTS, ROOT, options, write
 from dpaudit_studies.evidence.catalogue import (
@@ -127,7 +127,7 @@ def ours(case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]
 
 
 def _resampled_bounds(
-    learned: Learned, y0: Array, y1: Array, *, case: Case, rng: np.random.Generator
+    learned: LearnedEvents, y0: Array, y1: Array, *, case: Case, rng: np.random.Generator
 ) -> Array:
     """Our ε from counts drawn anew at the rates seen, (200,): each event's by itself."""
     largest = np.zeros(RESAMPLED)

@@ -11,8 +11,9 @@ from command_line import here as dpaudit
 from dpaudit import audit_datasets, audit_mechanism
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.claims.tables import composed_pair
-from dpaudit.audit.options import MechanismOptions
-from dpaudit.audit.result import result_without_releases
+from dpaudit.audit.mechanism.request import MechanismRequest
+from dpaudit.audit.options import DataOptions, MechanismOptions
+from dpaudit.audit.request import Failure
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.targets.functions import sessions
 
@@ -50,7 +51,7 @@ def test_the_other_claims_add_up():
     assert four.stated.mu == 1.0
     assert four.epsilon == pytest.approx(PrivacyClaim.of(None, mu=1.0).epsilon)
     assert (four.of_each, four.mu) == ("0.5-GDP", None)
-    assert PrivacyClaim.stated_by(four.options).mu == 1.0
+    assert PrivacyClaim.from_options(four.options).mu == 1.0
     assert PrivacyClaim.of(0.0, 0.1).repeated(2).stated.pairs == ((0.0, pytest.approx(0.19)),)
     once = PrivacyClaim.of(1.0)
     assert once.repeated(1) is once
@@ -66,7 +67,8 @@ def test_the_other_claims_add_up():
 )
 def test_where_nothing_is_drawn_the_claim_is_that_of_a_release(how, rho):
     claim, options = PrivacyClaim.of(None, rho=0.25), MechanismOptions(**how)
-    result = result_without_releases("m", "died", claim=claim, attack="", options=options)
+    request = MechanismRequest(claim=claim, data=DataOptions(neighbours="0,1"), options=options)
+    result = request.inconclusive(Failure(name="m", reason="died"))
     assert (result.verdict, result.stated.value) == ("inconclusive", rho)
 
 

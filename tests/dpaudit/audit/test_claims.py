@@ -119,11 +119,11 @@ def test_all_events_show_the_whole_divergence_and_some_show_less():
 def test_half_lines_of_gaussian_noise_approach_rho_from_below():
     at = np.linspace(-8, 9, 2001)
     whole = known(stats.norm.sf(at), stats.norm.sf(at - 1))
-    low, _ = ZeroConcentrated(0.5).shown([whole])
+    low, _ = ZeroConcentrated(0.5).bound([whole])
     assert 0.499 < low < 0.5
     assert not ZeroConcentrated(0.5).contradicted(whole)
     assert ZeroConcentrated(0.499).contradicted(whole)
-    assert 0.998 * 1.5 < Renyi(3.0, 1.5).shown([whole])[0] <= 1.5
+    assert 0.998 * 1.5 < Renyi(3.0, 1.5).bound([whole])[0] <= 1.5
 
 
 def test_power_is_that_of_mixed_tests_in_both_directions():

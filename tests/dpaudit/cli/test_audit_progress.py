@@ -13,7 +13,7 @@ from command_line import here as dpaudit
 from planted import SPEC, install
 
 from dpaudit import registry
-from dpaudit.audit.mechanism.dataset_run import stage_of
+from dpaudit.audit.mechanism.dataset_run import search_progress
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import search_seconds
 from dpaudit.cli import output, progress
@@ -58,7 +58,7 @@ def test_what_follows_the_drawing_is_a_stage_of_its_own(monkeypatch):
 def test_a_search_before_the_drawing_is_a_stage_with_a_bar(monkeypatch):
     named = AuditProgress("releases drawn", "learning", total=100)
     with terminal(monkeypatch) as written, named as shown:
-        tried = stage_of(shown, "pairs of neighbours tried")
+        tried = search_progress(shown, "pairs of neighbours tried")
         tried(3, 190)
         assert (shown.done, shown.total, shown.what) == (3, 190, "pairs of neighbours tried")
         tried(190, 190)
@@ -68,8 +68,8 @@ def test_a_search_before_the_drawing_is_a_stage_with_a_bar(monkeypatch):
         assert (shown._stage.tasks[0].description, shown.what) == ("releases drawn",) * 2
     text = written.getvalue()
     assert text.index("pairs of neighbours") < text.rindex("releases drawn")
-    assert stage_of(lambda done, total: None, "pairs") is None
-    assert stage_of(None, "pairs") is None
+    assert search_progress(lambda done, total: None, "pairs") is None
+    assert search_progress(None, "pairs") is None
 
 
 def test_a_live_bar_is_drawn_with_colours_not_with_their_codes(monkeypatch):

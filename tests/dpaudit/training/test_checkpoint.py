@@ -22,8 +22,8 @@ from dpaudit.training.checkpoint import (
     Checkpoint,
     accuracy_from_counts,
     load_checkpoint,
-    recalled,
-    remembered,
+    recall,
+    remember,
     save_checkpoint,
 )
 from dpaudit.training.data import load_images
@@ -331,7 +331,7 @@ def test_published_weights_and_an_accuracy_only_where_it_can_be_measured(
     np.savez(places / "data" / "cifar10.npz", **splits)
     assert trained_network("resnet20", weights="trained").accuracy == measured
     (places / "data" / "cifar10.npz").unlink()
-    assert trained_network("resnet20", weights="trained").accuracy == measured  # remembered
+    assert trained_network("resnet20", weights="trained").accuracy == measured  # remember
     known = json.loads((places / "checkpoints" / "measured.json").read_text())
     of = hashlib.sha256(images.pixels[:60].tobytes() + images.labels[:60].tobytes()).hexdigest()
     digest = hashlib.sha256(published.read_bytes()).hexdigest()
@@ -362,17 +362,17 @@ def test_the_published_files_fit_the_networks(model: str) -> None:
 
 def test_measurements_are_kept_beside_each_other_and_a_broken_file_is_said(tmp_path: Path) -> None:
     file = tmp_path / "measured.json"
-    assert recalled(file, key="a") is None
-    remembered(file, key="a", of="x", measure=lambda: accuracy_from_counts(1, 2))
-    remembered(file, key="b", of="x", measure=lambda: accuracy_from_counts(2, 3))
-    found = recalled(file, key="a")
+    assert recall(file, key="a") is None
+    remember(file, key="a", of="x", measure=lambda: accuracy_from_counts(1, 2))
+    remember(file, key="b", of="x", measure=lambda: accuracy_from_counts(2, 3))
+    found = recall(file, key="a")
     assert found is not None
     assert (found.correct, found.total) == (1, 2)
     wrong = "1", '{"correct": "x", "total": 2}', '{"correct": 1}'
     for broken in ("", "[]", *(f'{{"a": {one}}}' for one in wrong)):
         file.write_text(broken)
         with pytest.raises(UsageError, match=r"^checkpoints=.*measured.json"):
-            recalled(file, key="a")
+            recall(file, key="a")
     file.write_text('{"a": {"correct": 3, "total": 2}}')
     with pytest.raises(UsageError):
-        recalled(file, key="a")
+        recall(file, key="a")

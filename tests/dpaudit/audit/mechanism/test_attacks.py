@@ -18,7 +18,7 @@ from dpaudit.audit.mechanism import (
     audit_mechanism,
     run_mechanism_audit,
 )
-from dpaudit.audit.mechanism.attacks import NamedAttack, named_attack, settled
+from dpaudit.audit.mechanism.attacks import NamedAttack, named_attack, settle
 from dpaudit.audit.mechanism.pair import audit_pair
 from dpaudit.errors import (
     DpauditError,
@@ -443,13 +443,13 @@ def test_reach_is_asked_only_for_coordinates_that_differ_and_releases_as_long_as
 
 def test_attacks_by_name(install):
     install(
-        reach=lambda: SAME.does,
+        reach=lambda: SAME.implementation,
         made_up=lambda: object(),
-        pair_inversion=lambda *, sampler: SAME.does,
+        pair_inversion=lambda *, sampler: SAME.implementation,
     )
-    assert named_attack("reach").does is SAME.does
+    assert named_attack("reach").implementation is SAME.implementation
     assert named_attack("pair-inversion:sampler=x").text == "pair-inversion:sampler=x"
-    with pytest.raises(UsageError, match="attack=made-up: is no attack on a whole mechanism"):
+    with pytest.raises(UsageError, match="attack=made-up: is not an attack on a whole mechanism"):
         named_attack("made-up")
     with pytest.raises(UsageError, match="sampler: attack pair-inversion needs it"):
         named_attack("pair-inversion")
@@ -468,14 +468,14 @@ def raising(*_, **__):
     [
         (Support(raising), "attack=bad: raised RuntimeError: no such table"),
         (Support(lambda y, v: np.zeros(len(y))), r"gave float64 of shape \(\d+,\)"),
-        (Support(lambda y, v: np.ones(y.shape)), "wanted 0 or -inf"),
-        (Support(lambda y, v: np.full(y.shape, np.nan)), "wanted 0 or -inf"),
+        (Support(lambda y, v: np.ones(y.shape)), "expected 0 or -inf"),
+        (Support(lambda y, v: np.full(y.shape, np.nan)), "expected 0 or -inf"),
         (Support(lambda y, v: np.zeros(y.shape, dtype=int)), "gave int64"),
         (Support(lambda y, v: np.ones((len(y), 0), dtype=bool)), r"shape \(\d+, units\)"),
         (Learner(raising), "raised RuntimeError"),
-        (Learner(lambda x: x), "wanted one number"),
+        (Learner(lambda x: x), "expected one number"),
         (Learner(lambda x: np.full(len(x), np.nan)), "not finite"),
-        (Prober(), "brought no neighbours"),
+        (Prober(), "returned no neighbours"),
         (Prober(("twice", np.zeros(1), np.zeros(1))), "(twice)"),
         (Prober(("nan", np.zeros(1), np.full(1, np.nan))), "(nan)"),
         (Prober(("lengths", np.zeros(1), np.ones(2))), "(lengths)"),
@@ -498,12 +498,12 @@ def test_an_attack_may_refuse_such_releases():
         audit(coarse_laplace(np.random.default_rng(51)), NamedAttack("pairs", Support(refuse)))
     attack = NamedAttack("odd", SimpleNamespace(settled=lambda *_: 3))
     with pytest.raises(DpauditError, match="attack=odd"):
-        settled(attack, np.zeros((3, 1)))
+        settle(attack, np.zeros((3, 1)))
 
 
 def test_options_that_exclude_each_other():
     for attack, options, says in (
-        (NamedAttack("sensitivity", ONLY.does), {}, "sensitivity brings its own"),
+        (NamedAttack("sensitivity", ONLY.implementation), {}, "sensitivity brings its own"),
         (None, {"neighbours": None}, "neighbours=None"),
         (SAME, {"neighbours": None}, "neighbours=None"),
         (SAME, {"real_numbers": True}, "real-numbers"),

@@ -120,7 +120,7 @@ def test_which_neighbours_are_data_sets():
         ({"neighbours": "search", "dataset": np.zeros(1, "i4,f8")}, "has no records; pass"),
         ({"neighbours": "search", "dataset": [1], "bounds": "a"}, "bounds=a"),
         ({"neighbours": "[1];[1"}, "is not two data sets"),
-        ({"neighbours": "a.csv;b.csv;c.csv"}, "3 files, wanted two"),
+        ({"neighbours": "a.csv;b.csv;c.csv"}, "3 files, expected two"),
     ],
 )
 def test_questions_that_do_not_fit_are_refused(given, says):
@@ -188,7 +188,7 @@ def test_a_pair_is_written_and_read_again(tmp_path):
 def test_the_words_ask_again():
     question = Question(pair=([1], [2]), features="m:f")
     result = audited(lambda data: float(np.random.default_rng().normal()), [1], [2, 3])
-    assert question.words(result) == ["--neighbours", "[1];[2, 3]", "--features", "m:f"]
+    assert question.repeat_options(result) == ["--neighbours", "[1];[2, 3]", "--features", "m:f"]
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_a_long_pair_is_asked_again_by_files(tmp_path):
         DataOptions(neighbours="search", dataset=str(tmp_path / "d.json"), bounds="0:1")
     )
     result = audited(len, [0.25] * 90, [0.25] * 89)
-    words = question.words(result)
+    words = question.repeat_options(result)
     assert words == [
         *("--dataset", str(tmp_path / "d.json"), "--neighbours", "search"),
         *("--adjacency", "add-remove", "--bounds", "0:1", "--out", "found"),
@@ -384,12 +384,12 @@ def _column(encoding, rows, name):
 
 def test_numbers_stay_as_they_are():
     x = np.random.default_rng(1).normal(size=(2, 100, 3))
-    encoding = Encoding.fitted(x[0], x[1])
+    encoding = Encoding.fit(x[0], x[1])
     assert np.array_equal(encoding.rows(x[0]), x[0])
     assert encoding.names == ["release[0]", "release[1]", "release[2]"]
     one = x[:, :, 0]
     for side in (one, one.tolist()):
-        encoding = Encoding.fitted(side[0], side[1])
+        encoding = Encoding.fit(side[0], side[1])
         assert encoding.names == ["release"]
         assert np.array_equal(encoding.rows(side[1])[:, 0], one[1])
 
@@ -397,7 +397,7 @@ def test_numbers_stay_as_they_are():
 @pytest.mark.parametrize("odd", [None, "text", b"bytes", math.inf, -math.inf, math.nan, (), {}])
 def test_an_odd_release_among_numbers_is_a_kind(odd):
     some = [1.0, 2.0, 3.0] * 10
-    encoding = Encoding.fitted(some, some[:-6] + [odd] * 6)
+    encoding = Encoding.fit(some, some[:-6] + [odd] * 6)
     rows = encoding.rows([1.0, odd])
     assert np.isfinite(rows).all()
     kinds = _column(encoding, rows, "kind of release")
@@ -405,9 +405,9 @@ def test_an_odd_release_among_numbers_is_a_kind(odd):
 
 
 def test_lengths_keys_and_order_are_columns():
-    encoding = Encoding.fitted([{"a": 1, "b": 2}] * 9, [{"b": 2, "a": 1}] * 9)
+    encoding = Encoding.fit([{"a": 1, "b": 2}] * 9, [{"b": 2, "a": 1}] * 9)
     assert encoding.names == ["text of release#keys"]
-    encoding = Encoding.fitted([[1.0]] * 9, [[1.0, 5.0]] * 9)
+    encoding = Encoding.fit([[1.0]] * 9, [[1.0, 5.0]] * 9)
     rows = encoding.rows([[1.0], [1.0, 5.0]])
     assert _column(encoding, rows, "release#length").tolist() == [1, 2]
     assert _column(encoding, rows, "release#sum").tolist() == [1, 6]
@@ -418,25 +418,25 @@ def test_what_a_data_frame_holds_is_a_column_wherever_it_stands():
         return {"age": np.array([30.0, oldest, 40.0]), "city": cities}
 
     one, other = frame(50.0, ["Bonn", "Graz", "Bonn"]), frame(90.0, ["Graz", "Oslo", "Bonn"])
-    encoding = Encoding.fitted([one] * 9, [other] * 9)
+    encoding = Encoding.fit([one] * 9, [other] * 9)
     moved = {"age": other["age"][::-1], "city": other["city"][::-1]}
     rows = encoding.rows([one, other, moved])
     assert _column(encoding, rows, "release.age#max").tolist() == [50, 90, 90]
     assert _column(encoding, rows, "release.city#count of 'Bonn'").tolist() == [2, 1, 1]
     assert _column(encoding, rows, "release.city#count of 'Oslo'").tolist() == [0, 1, 1]
     many = {"id": [str(i) for i in range(17)]}
-    assert not any("#count" in name for name in Encoding.fitted([many] * 9, [{}] * 9).names)
+    assert not any("#count" in name for name in Encoding.fit([many] * 9, [{}] * 9).names)
 
 
 def test_numbers_in_texts_are_columns():
     texts = [f"total: {i / 10} of 5e2" for i in range(20)]
-    encoding = Encoding.fitted(texts, texts)
+    encoding = Encoding.fit(texts, texts)
     rows = encoding.rows(["total: -2.5 of 5e2"])
     assert _column(encoding, rows, "release#number[0]")[0] == -2.5
 
 
 def test_rare_texts_have_hashes_that_stay():
-    encoding = Encoding.fitted(["yes"] * 9 + ["no"] * 9, ["yes"] * 18)
+    encoding = Encoding.fit(["yes"] * 9 + ["no"] * 9, ["yes"] * 18)
     first = encoding.rows(["never", "other", "never", "yes"])[:, 0]
     assert first[0] == first[2] != first[1]
     assert first[0] == pytest.approx(2.682967, abs=1e-6)
@@ -446,7 +446,7 @@ def test_rare_texts_have_hashes_that_stay():
 def test_the_counting_half_changes_nothing():
     rng = np.random.default_rng(2)
     some = [{"k": "abc"[i]} for i in rng.integers(3, size=200)]
-    encoding = Encoding.fitted(some[:100], some[100:])
+    encoding = Encoding.fit(some[:100], some[100:])
     alone = [encoding.rows([release]) for release in some]
     assert np.array_equal(np.concatenate(alone), encoding.rows(some))
     assert np.array_equal(encoding.rows([*some, {"new": [1]}])[:-1], encoding.rows(some))
@@ -454,7 +454,7 @@ def test_the_counting_half_changes_nothing():
 
 def test_new_places_are_counted_not_refused():
     users = [{f"user{i}": 1.0} for i in range(40)]
-    encoding = Encoding.fitted(users, users)
+    encoding = Encoding.fit(users, users)
     rows = encoding.rows([{"stranger": 1.0}, {}])
     assert np.isfinite(rows).all()
 
@@ -463,7 +463,7 @@ def test_lists_and_arrays_of_one_block_or_many_agree():
     rng = np.random.default_rng(3)
     equal = rng.normal(size=(50, 3)).tolist()
     mixed = [*equal[:25], *rng.normal(size=(25, 4)).tolist()]
-    encoding = Encoding.fitted(mixed, mixed[::-1])
+    encoding = Encoding.fit(mixed, mixed[::-1])
     assert np.array_equal(encoding.rows(equal), encoding.rows([*equal, [1.0]])[:-1])
 
 

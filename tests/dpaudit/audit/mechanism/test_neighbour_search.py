@@ -11,8 +11,8 @@ import pytest
 import dpaudit
 from dpaudit.audit.mechanism.datasets import records_of
 from dpaudit.audit.mechanism.neighbour_search import (
-    Beginning,
     Schema,
+    SearchStart,
     _canonical,
     neighbours_of,
     search,
@@ -33,7 +33,7 @@ def _found(release, *, adjacency="add-remove", bounds=(0, 1), seconds=60.0, prog
     """What the search finds, and the ε that the pair shows on new releases."""
     options, beginning = (
         {"delta": 0.0, "samples": 4000},
-        Beginning(records_of(DATA), adjacency, bounds),
+        SearchStart(records_of(DATA), adjacency, bounds),
     )
     given = {"deadline": time.monotonic() + seconds, "progress": progress}
     rng = np.random.default_rng(1)
@@ -145,9 +145,9 @@ def test_replacing_keeps_the_size_and_adding_does_not():
 
 
 def test_bounds_are_kept_and_without_them_passed():
-    schema = Schema.learned([0.2, 0.7], (0, 1))
+    schema = Schema.learn([0.2, 0.7], (0, 1))
     assert {min(schema.extremes), max(schema.extremes)} == {0.0, 1.0}
-    extremes = Schema.learned([0.2, 0.7]).extremes
+    extremes = Schema.learn([0.2, 0.7]).extremes
     tried = [x for x in extremes if not math.isnan(x)]
     assert len(tried) < len(extremes)
     assert max(tried) == 2**53
@@ -158,19 +158,19 @@ def test_bounds_are_kept_and_without_them_passed():
 
 def test_fields_are_learned_by_name():
     rows = [{"age": 30, "city": "Bonn"}, {"age": 40, "city": "Bonn"}, {"age": 50, "city": "Graz"}]
-    schema = Schema.learned(rows, {"age": (0, 120)})
+    schema = Schema.learn(rows, {"age": (0, 120)})
     assert schema.low == {"age": 0, "city": "Bonn"}
     assert schema.high == {"age": 120, "city": "Bonn"}
     assert {r["city"] for r in schema.extremes} == {"Bonn", "Graz", "", "never seen"}
     assert all(isinstance(r["age"], int) for r in schema.extremes)
     with pytest.raises(UsageError, match="bounds=size"):
-        Schema.learned(rows, {"size": (0, 1)})
+        Schema.learn(rows, {"size": (0, 1)})
     with pytest.raises(UsageError, match="low must be below high"):
-        Schema.learned(rows, {"age": (1, 0)})
+        Schema.learn(rows, {"age": (1, 0)})
 
 
 def test_canonical_pairs_begin_with_the_data_set_and_hold_the_empty_one():
-    pairs = list(_canonical(DATA, Schema.learned(DATA, (0, 1)), "add-remove"))
+    pairs = list(_canonical(DATA, Schema.learn(DATA, (0, 1)), "add-remove"))
     assert pairs[0].first == tuple(DATA)
     assert any(pair.first == () for pair in pairs)
     assert any(set(pair.first) == {0.0} and pair.second[-1] == 1.0 for pair in pairs)

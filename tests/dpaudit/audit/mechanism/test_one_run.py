@@ -265,7 +265,7 @@ def oracle_split(scores, member, *, level, delta, rng):
     def bound(some, threshold):
         picked = scores[some] >= threshold
         g = Guesses(int(picked.sum()), 0, int(member[some][picked].sum()))
-        return largest_epsilon(g, int(some.sum()), delta=delta, level=level) if g.made else 0.0
+        return largest_epsilon(g, int(some.sum()), delta=delta, level=level) if g.count else 0.0
 
     grid = np.quantile(scores[half], np.linspace(0.3, 0.995, 60))
     return bound(~half, max(grid, key=lambda threshold: bound(half, threshold)))

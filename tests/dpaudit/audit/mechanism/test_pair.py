@@ -18,8 +18,10 @@ from dpaudit.audit.mechanism.bounds import (
     one_sided,
 )
 from dpaudit.audit.mechanism.events import Cells, Event, Statistic
-from dpaudit.audit.mechanism.judge import Aim, divided, judge, learn, possible_shares
+from dpaudit.audit.mechanism.judge import Aim, divide_alpha, judge, learn, possible_shares
+from dpaudit.audit.mechanism.pair import PairAudit
 from dpaudit.audit.mechanism.verdict import two_neighbour_blind_spots
+from dpaudit.audit.progress import TimeLimit
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import clopper_pearson
 
@@ -49,6 +51,31 @@ def audit(release, *, epsilon=1.0, delta=0.0, mu=None, neighbours=ZERO_ONE, **op
     options = MechanismOptions(**{"seed": "7", "samples": 20_000, **options})
     claim = PrivacyClaim(epsilon, delta, mu)
     return run_mechanism_audit(mechanism, neighbours=neighbours, claim=claim, options=options)
+
+
+def test_the_stages_at_two_neighbours_by_themselves():
+    """Draw, judge, conclude: nothing is released before the first, nor after it."""
+    calls, half = [], coarse(laplace(np.random.default_rng(3), 0.5))
+
+    def counted(v, n):
+        calls.append(n)
+        return half(v, n)
+
+    options = MechanismOptions(seed="7", samples=20_000)
+    claim, limit = PrivacyClaim(1.0, 0.0), TimeLimit(options.time_limit)
+    pair = PairAudit(InProcess(counted), ZERO_ONE, claim, options, limit)
+    assert not calls
+    releases = pair.draw()
+    assert sum(calls) == sum(map(len, (*releases.learn, *releases.count))) == 40_000
+    evidence = pair.judge(releases)
+    assert (evidence.fault, evidence.judgement.epsilon > 1.5) == ("", True)
+    result = pair.conclude(evidence)
+    assert (result.verdict, result.samples) == ("finding", sum(calls))
+    constant = PairAudit(InProcess(lambda v, n: np.ones((n, 1))), ZERO_ONE, claim, options, limit)
+    evidence = constant.judge(constant.draw())
+    assert evidence.fault.startswith("every release at both neighbours is 1: ")
+    assert evidence.judgement.tests == ()
+    assert constant.conclude(evidence).verdict == "inconclusive"
 
 
 def leaking(rng, share, scale=1.0):
@@ -201,7 +228,7 @@ def _half_line(j: int, likelier: int) -> Event:
 
 def _shares(events, unseen, rng, **more):
     asked = {"sizes": (10_000, 10_000), "pool": 0.75, "delta": 0.0, "alpha": 0.01, **more}
-    return divided(events, unseen, rng=rng, **asked)
+    return divide_alpha(events, unseen, rng=rng, **asked)
 
 
 def _divided(p0: list[float], p1: list[float], likelier: list[int]) -> list[float]:
@@ -272,7 +299,9 @@ def test_chosen_shares_keep_the_guarantee():
     events = [_half_line(0, 1), _half_line(1, 1), _half_line(2, 0)]
     for _ in range(times):
         unseen = tuple((rng.random((60, 3)) < p).astype(float) for p in (p0, p1))
-        shares = divided(events, unseen, sizes=(250, 250), pool=1.0, delta=0.0, alpha=0.2, rng=rng)
+        shares = divide_alpha(
+            events, unseen, sizes=(250, 250), pool=1.0, delta=0.0, alpha=0.2, rng=rng
+        )
         second = int(rng.binomial(500, 0.5))
         k0, k1 = rng.binomial(500 - second, p0), rng.binomial(second, p1)
         seen = [(k1[0], k0[0]), (k1[1], k0[1]), (k0[2], k1[2])]

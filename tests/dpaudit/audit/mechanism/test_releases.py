@@ -149,13 +149,13 @@ def test_noise_without_end_to_compare_is_no_dependence():
 
 def test_probes_keep_to_the_bounds_of_the_mechanism():
     narrow, end = "diffprivlib:sum:epsilon=1,lower=1,upper=1.0000000000000009", 1 + 2.0**-50
-    does = named_attack("sensitivity", mechanism=narrow).does
+    does = named_attack("sensitivity", mechanism=narrow).implementation
     assert (does.lower, does.upper) == (1, end)
     assert all(((a >= 1) & (a <= end)).all() for _, *pair in does.pairs() for a in pair)
-    told = named_attack("sensitivity:lower=0,size=10", mechanism=narrow).does
+    told = named_attack("sensitivity:lower=0,size=10", mechanism=narrow).implementation
     assert (told.lower, told.upper, told.size) == (0, end, 10)
     google = "python-dp:bounded-sum:epsilon=1,lower_bound=-2,upper_bound=3"
-    other = named_attack("sensitivity", mechanism=google).does
+    other = named_attack("sensitivity", mechanism=google).implementation
     assert (other.lower, other.upper) == (-2, 3)
     for unknown in ("", "python:m:f", "numpy:laplace:scale=2"):
         assert named_attack("sensitivity", mechanism=unknown).text == "sensitivity"
@@ -290,7 +290,7 @@ def test_scores(tmp_path):
         ("s.csv", "score,member\nx,1\n", "could not convert"),
         ("s.csv", "score,member\nnan,1\n", "nan in row 1 is not finite"),
         ("s.csv", "score,member\n1,1\n1,2\n", r"member 2.0 in row 2 is neither"),
-        ("s.csv", "score,member\n1\n", "else than numbers"),
+        ("s.csv", "score,member\n1\n", "other than numbers"),
         ("s.txt", "", "score,member"),
         ("s.npz", "no archive", "scores="),
         ("none.csv", None, "cannot be read"),
@@ -338,7 +338,7 @@ def test_equal_rows_give_equal_numbers():
     rows = rng.integers(0, 2, (4, 37)).astype(float)
     x = rows[rng.integers(0, 4, 3001)]
     for statistic in coarse_statistics(x[:1500], x[1500:], rng):
-        if "⟨w, x⟩" in statistic.says:
+        if "⟨w, x⟩" in statistic.name:
             assert len(np.unique(statistic.of(x))) == 4
 
 
@@ -370,7 +370,7 @@ def test_at_equal_promise_the_simple_event_is_chosen():
         for share in (0.3, 0.7)
     )
     events, nested = choose(coarse_statistics(x0, x1, rng), x0, x1, delta=0.0, alpha=0.01)
-    assert [event.statistic.says for event in events] == ["x[1]", "x[1]"]
+    assert [event.statistic.name for event in events] == ["x[1]", "x[1]"]
     assert [str(event) for event in events] == ["x[1] ≤ 0", "x[1] ≥ 1"]
     assert nested is not None
-    assert nested.statistic.says == "x[1]"
+    assert nested.statistic.name == "x[1]"

@@ -6,9 +6,20 @@ import scipy.stats
 
 import dpaudit
 from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.mechanism.one_run_audits import CanaryAudit
+from dpaudit.audit.options import TrainingOptions
+from dpaudit.audit.request import Failure
 from dpaudit.audit.training.loader import audit_loader
-from dpaudit.audit.training.records import joined, record, taken
-from dpaudit.audit.training.run import result_of_runs
+from dpaudit.audit.training.records import join, record, take
+from dpaudit.audit.training.run import (
+    Scoring,
+    TrainingRequest,
+    conclude,
+    draw_scores,
+    judge_runs,
+    judge_scores,
+    plan_training,
+)
 from dpaudit.errors import MissingExtraError, SamplerCrashError, UsageError
 
 DIM = 400
@@ -47,6 +58,56 @@ def test_half_the_noise_and_no_clipping_are_findings():
     assert audited(summed(1.0, clip=False)).verdict == "finding"
 
 
+def request_of(**options):
+    claim = PrivacyClaim.of(None, mu=1.0)
+    return TrainingRequest(claim=claim, options=TrainingOptions(alpha=0.05, seed="1", **options))
+
+
+def test_the_stages_of_an_audit_by_themselves():
+    """Plan, draw, judge, conclude: nothing is trained before the second, nor after it."""
+    calls, train = [], summed(0.3)
+
+    def counted(data, seed):
+        calls.append((len(data), seed))
+        return train(data, seed)
+
+    plan = plan_training(BASE, canaries=ODD, request=request_of(runs=2))
+    assert not calls
+    assert (plan.coins.shape, plan.seeds.shape, plan.pool.m) == ((2, DIM), (2,), DIM)
+    assert not plan.compares_neighbours
+    scores = draw_scores(plan, counted, Scoring(score=knows))
+    sizes = len(BASE) + plan.coins.sum(axis=1)
+    assert calls == list(zip(sizes.tolist(), plan.seeds.tolist(), strict=True))
+    result = judge_scores(plan, scores, name="mine")
+    assert (result.verdict, result.mechanism, result.samples) == ("finding", "mine", 2 * DIM)
+    told = conclude(plan, result)
+    assert told.details["runs"] == len(calls) == 2
+    assert "runs=2" in next(t.reproduce for t in told.tests if t.finding)
+
+
+def test_scores_alone_decide_the_verdict():
+    """The judge sees coins and scores only: those that know the coins, and those that do not."""
+    plan = plan_training(BASE, canaries=ODD, request=request_of())
+    known = judge_scores(plan, plan.coins.astype(float), name="known")
+    assert (known.verdict, known.epsilon.low > 3) == ("finding", True)
+    noise = np.random.default_rng(5).standard_normal(plan.coins.shape)
+    blind = judge_scores(plan, noise, name="blind")
+    assert (blind.verdict, blind.reason[:7]) == ("no-finding", "nothing")
+    spots = {spot.flaw for spot in conclude(plan, blind).cannot_rule_out}
+    assert any(flaw.startswith("what the training shows") for flaw in spots)
+
+
+def test_a_training_that_fails_is_inconclusive_by_the_same_request():
+    request = request_of(runs=3, by="me")
+    result = request.inconclusive(Failure(name="training x", reason="train raised", seconds=2))
+    assert (result.verdict, result.reason, result.samples) == ("inconclusive", "train raised", 0)
+    assert (result.claim_mu, result.provenance.by, result.seconds) == (1.0, "me", 2.0)
+    assert request.command("x:f", score="mine") == (
+        "dpaudit training x:f --score mine --claim-delta 1e-05 --claim-mu 1 --runs 3 --alpha 0.05 "
+        "--seed 1 --by me"
+    )
+
+
 @pytest.mark.slow
 def test_honest_training_is_rarely_a_finding():
     """200 repetitions at the tightest claim there is, α = 0.05."""
@@ -75,8 +136,8 @@ def test_one_honest_canary_in_many_runs_is_rarely_a_finding():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         member = rng.random(400) < 0.5
-        options = {"name": "", "claim": claim, "alpha": 0.05, "seed": str(seed), "started": 0.0}
-        result = result_of_runs(rng.standard_normal(400) + member, member, **options)
+        audit = CanaryAudit(name="", claim=claim, alpha=0.05, seed=str(seed), started=0.0)
+        result = judge_runs(audit, rng.standard_normal(400) + member, member)
         found += result.verdict == "finding" or result.mu.low > 1.0
     assert scipy.stats.binom.sf(found - 1, 200, 0.05) > 1e-3
 
@@ -149,25 +210,25 @@ def test_kinds_of_data():
     torch = pytest.importorskip("torch")
     rows = np.array([2, 0])
     x, y = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
-    both = taken((x, y), rows)
+    both = take((x, y), rows)
     assert both[0].tolist() == [[4.0, 5.0], [0.0, 1.0]]
     assert both[1].tolist() == [1, 0]
     assert record((x, y), 1)[1] == 1
-    assert taken(["a", "b", "c"], rows) == ["c", "a"]
-    assert joined((x, y), (x, y))[0].shape == (6, 2)
+    assert take(["a", "b", "c"], rows) == ["c", "a"]
+    assert join((x, y), (x, y))[0].shape == (6, 2)
     tensor = torch.arange(6.0).reshape(3, 2)
-    assert taken(tensor, rows).tolist() == [[4.0, 5.0], [0.0, 1.0]]
-    assert joined(tensor, tensor).shape == (6, 2)
+    assert take(tensor, rows).tolist() == [[4.0, 5.0], [0.0, 1.0]]
+    assert join(tensor, tensor).shape == (6, 2)
     data = torch.utils.data.TensorDataset(tensor, torch.tensor([0, 1, 1]))
-    assert len(joined(data, taken(data, rows))) == 5
-    assert record(taken(data, rows), 0)[0].tolist() == [4.0, 5.0]
+    assert len(join(data, take(data, rows))) == 5
+    assert record(take(data, rows), 0)[0].tolist() == [4.0, 5.0]
 
 
 def test_data_frames():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1, 2, 3]}, index=[5, 5, 7])
-    assert taken(frame, np.array([2, 0])).a.tolist() == [3, 1]
-    assert joined(frame, frame).a.tolist() == [1, 2, 3, 1, 2, 3]
+    assert take(frame, np.array([2, 0])).a.tolist() == [3, 1]
+    assert join(frame, frame).a.tolist() == [1, 2, 3, 1, 2, 3]
     assert record(frame, 1).a == 2
 
 
@@ -289,7 +350,7 @@ def test_a_torch_loader():
     batches = (batch for _ in range(4) for batch in loader)
     result = audit_loader(batches, records=N, rate=RATE, seed=1)
     assert result.batches == 40
-    assert str(result).startswith("Finding: the batches are no Poisson samples at rate 0.1: ")
+    assert str(result).startswith("Finding: the batches are not Poisson samples at rate 0.1: ")
 
 
 @pytest.mark.parametrize(
