@@ -36,7 +36,9 @@ from dpaudit.protocols.noise import (
 from dpaudit.protocols.parties import (
     BatchCoins,
     BatchDraw,
+    Hub,
     LocalMechanism,
+    Message,
     Party,
     SubmissionPolicy,
 )
@@ -69,11 +71,13 @@ __all__ = [
     "Game",
     "GameAttack",
     "Host",
+    "Hub",
     "IdentificationAttack",
     "LearningAttack",
     "LocalMechanism",
     "Mechanism",
     "MembershipAttack",
+    "Message",
     "Mitigation",
     "NoiseSource",
     "OpenMechanism",

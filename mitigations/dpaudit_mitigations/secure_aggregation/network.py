@@ -9,39 +9,28 @@ authority in their own folders, and they check every list they receive.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy.typing as npt
-from msgspec import Meta
 
 from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.protocols import Stream
-from dpaudit_mitigations.codec import Message, pack, unpack
-from dpaudit_mitigations.secure_aggregation.client import Client
-from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
-from dpaudit_mitigations.secure_aggregation.server import STAGES, Aggregator
-from dpaudit_mitigations.secure_aggregation.terms import (
-    Introduced,
-    Roster,
-    RoundTerms,
-    check_introduction,
-    check_roster,
-    introduce,
-)
-from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND, Bytes32, Name
+from dpaudit_mitigations.secure_aggregation.client import Contributor, RoundReceipt
+from dpaudit_mitigations.secure_aggregation.server import STAGES, RoundServer, Sum
+from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
+from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND
 from dpaudit_mitigations.transport.certificates import Identity
-from dpaudit_mitigations.transport.connection import Log, ask, logger
-from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest, npy_header
+from dpaudit_mitigations.transport.connection import Log, ask, follow, logger
+from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest
 from dpaudit_mitigations.transport.server import Handler, Limits, serve
-from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
+from dpaudit_mitigations.transport.vectors import read_vector
 
 __all__ = [
     "AGGREGATOR_JOURNAL",
@@ -221,26 +210,6 @@ CONTRIBUTOR_JOURNAL = "secure-aggregation/contributor"
 _FLUSH = 5.0  # seconds in which the last answers reach the contributors
 
 
-class Done(Message, frozen=True, kw_only=True, tag="secagg done"):
-    """To all that gave shares: the file's SHA-256 and the parties in it, for a plan's digest."""
-
-    session: Bytes32
-    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-    survivors: tuple[Name, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundReceipt:
-    """What a contributor knows at the end.
-
-    ``survivors`` are the parties in the sum (it signed that list and checked t signatures on it);
-    ``sha256`` is the file's, as the aggregator claims.
-    """
-
-    survivors: tuple[str, ...]
-    sha256: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Published(RoundReceipt):
     """The aggregator's own: the file ``path`` with the sum of the ``survivors``' vectors."""
@@ -335,25 +304,11 @@ def contribute_round(
     if known is not None:
         raise UsageError(f"round={terms.round}: {name} already took part ({known})")
     vector = terms.encode(values, stream=stream.child("noise"))
-
-    waits = {"timeout": patience, "idle": patience}
-
-    def stage(method: str, messages: Iterable[bytes]) -> bytes:
-        return ask(address, method, messages, identity=identity, peer=aggregator, **waits)
-
-    signing = new_signing_key(stream.child("signing"))
-    own = introduce(identity, signing=public_bytes(signing), terms=terms.digest)
-    roster = check_roster(stage("join", [own]), own=own, identity=identity, terms=terms)
-    journal.advance(terms.round, None, "joined", terms=terms.digest.hex())
-    client = Client(terms.plan(roster), name, signing_key=signing, stream=stream.child("keys"))
-    adverts = stage("advertise", [client.advertise()])
-    client.open_envelopes(stage("share", [client.share_keys(adverts)]))
-    masked = client.masked_input(vector)
-    survivors = stage("mask", vector_frames(VECTOR_KIND, masked, session=client.plan.digest))
-    confirmations = stage("confirm", [client.confirm(survivors)])
-    receipt = _read_done(stage("unmask", [client.unmask(confirmations)]), client)
-    journal.advance(terms.round, "joined", "done", sha256=receipt.sha256)
-    return receipt
+    party = Contributor(terms, identity=identity, vector=vector, stream=stream, journal=journal)
+    options = {"identity": identity, "peer": aggregator, "timeout": patience, "idle": patience}
+    follow(party, lambda method, messages: ask(address, method, messages, **options))
+    assert party.receipt is not None  # noqa: S101 - the last message made it
+    return party.receipt
 
 
 class _Aggregation:
@@ -362,64 +317,36 @@ class _Aggregation:
     def __init__(
         self, identity: Identity, terms: RoundTerms, journal: Journal, out: Path, log: Log
     ) -> None:
-        self._identity, self._terms, self._journal = identity, terms, journal
-        self._out, self._log = out, log
-        self._introductions: dict[str, bytes] = {}
-        self._server: Aggregator | None = None
-        small = dict.fromkeys(("join", "advertise", "share"), _one)
-        self.gathering = Gathering({**small, "mask": self._vector, "confirm": _one, "unmask": _one})
+        self._hub = RoundServer(terms, authority=identity.authority)
+        self._terms, self._journal, self._out, self._log = terms, journal, out, log
+        readers = dict.fromkeys(("join", *STAGES), _only_message)
+        self.gathering = Gathering({**readers, "mask": self._vector})
 
     def run(self, join_timeout: float, stage_timeout: float) -> Published:
-        stage = self.gathering.open(
-            Stage("join", self._terms.parties, take=self._take_introduction, seconds=join_timeout)
-        )
-        with self._closing(stage, self._terms.parties):
-            server, roster = self._begin()
-        answer: bytes | Mapping[str, bytes] = roster
-        for step in STAGES:
-            asked = server.expected
+        stage: Stage | None = None
+        outbox: Mapping[str, Any] = {}
+        while not self._hub.done:
+            seconds = join_timeout if stage is None else stage_timeout
             following = self.gathering.open(
-                Stage(step, asked, take=partial(server.take, step), seconds=stage_timeout)
+                Stage(self._hub.stage, self._hub.expected, take=self._take, seconds=seconds)
             )
-            stage.answer(_for_all(answer, asked))
+            if stage is not None:
+                stage.answer(outbox)
             stage = following
-            with self._closing(stage, asked):
-                if step is not STAGES[-1]:
-                    answer = server.close()
-                    continue
-                aggregate = server.finish()
-                done = self._publish(aggregate.total, aggregate.survivors)
-        session, sha256 = server.plan.digest, done.sha256
-        answer = pack(Done(session=session, sha256=sha256, survivors=done.survivors))
-        stage.answer(_for_all(answer, asked))
-        return done
+            asked = set(self._hub.expected)
+            with stage.closing(partial(self._log_dropped, stage.name, asked)):
+                outbox = self._hub.step({})
+                if self._hub.release is not None:
+                    published = self._publish(self._hub.release)
+        assert stage is not None  # noqa: S101 - the stage join comes first
+        stage.answer(outbox)
+        return published
 
-    def _begin(self) -> tuple[Aggregator, bytes]:
-        came, least = sorted(self._introductions), self._terms.least
-        if len(came) < least:
-            raise ProtocolError(
-                f"{len(came)} of {len(self._terms.parties)} parties joined, {least} are needed; "
-                "nothing was revealed; start again with a new round"
-            )
-        keys = {name: self._key(name, self._introductions[name]) for name in came}
-        self._server = Aggregator(self._terms.plan(keys))
-        listed = tuple(
-            Introduced(introduction=self._introductions[name], name=name) for name in came
-        )
-        return self._server, pack(Roster(roster=listed, session=self._terms.digest))
-
-    def _take_introduction(self, party: str, message: bytes) -> None:
-        self._key(party, message)
-        self._introductions[party] = message
-
-    def _key(self, party: str, message: bytes) -> bytes:
-        return check_introduction(
-            message, name=party, authority=self._identity.authority, terms=self._terms.digest
-        )
+    def _take(self, party: str, message: Any) -> None:
+        self._hub.step({party: message})
 
     def _vector(self, request: Iterator[bytes]) -> npt.NDArray[Any]:
-        assert self._server is not None  # noqa: S101 - the stage is open
-        plan = self._server.plan
+        plan = self._hub.plan
         return read_vector(
             request,
             kind=VECTOR_KIND,
@@ -429,32 +356,24 @@ class _Aggregation:
             bound=None,
         )
 
-    def _closing(self, stage: Stage, asked: Iterable[str]) -> AbstractContextManager[None]:
-        return stage.closing(lambda came: self._note(stage, set(asked) - came))
-
-    def _note(self, stage: Stage, gone: Iterable[str]) -> None:
+    def _log_dropped(self, stage: str, asked: set[str], senders: set[str]) -> None:
         name, reason = self._terms.round, "sent no usable message"
-        for party in sorted(gone):
-            self._log("dropped", peer=party, method=stage.name, release=name, reason=reason)
+        for party in sorted(asked - senders):
+            self._log("dropped", peer=party, method=stage, release=name, reason=reason)
 
-    def _publish(self, total: npt.NDArray[Any], survivors: tuple[str, ...]) -> Published:
+    def _publish(self, release: Sum) -> Published:
         """Record what will be published, write the file, then record that it is published."""
-        values = self._terms.ring.decode(total)
-        head = npy_header(len(values), values.dtype.name)
-        digest = hashlib.sha256(head)
-        digest.update(values.data)
-        result = Published(path=self._out, survivors=survivors, sha256=digest.hexdigest())
-        name = self._terms.round
-        facts = {"sha256": result.sha256, "survivors": list(survivors), "out": str(self._out)}
+        name, survivors = self._terms.round, release.survivors
+        facts = {"sha256": release.sha256, "survivors": list(survivors), "out": str(self._out)}
         self._journal.advance(name, "open", "publishing", **facts)
-        durable_write(self._out, [head, values], replace=False)
+        durable_write(self._out, release.parts, replace=False)
         self._journal.advance(name, "publishing", "published")
         self._log(
             "published",
             release=name,
             reason=f"{len(survivors)} of {len(self._terms.parties)} parties are in the sum",
         )
-        return result
+        return Published(path=self._out, survivors=survivors, sha256=release.sha256)
 
 
 def _before(journal: Journal, name: str, out: Path) -> Published | None:
@@ -477,21 +396,8 @@ def _before(journal: Journal, name: str, out: Path) -> Published | None:
     raise UsageError(f"round={name}: was interrupted and published nothing; agree on a new round")
 
 
-def _read_done(message: bytes, client: Client) -> RoundReceipt:
-    found = unpack(message, Done)
-    if found.session != client.plan.digest:
-        raise MessageError("message done: of another round")
-    if found.survivors != client.survivors:
-        raise MessageError("message done: names other survivors than those signed for")
-    return RoundReceipt(survivors=client.survivors, sha256=found.sha256)
-
-
-def _one(request: Iterator[bytes]) -> bytes:
+def _only_message(request: Iterator[bytes]) -> bytes:
     message = next(request, None)
     if message is None:
         raise MessageError("no message arrived")
     return message
-
-
-def _for_all(answer: bytes | Mapping[str, bytes], asked: Iterable[str]) -> Mapping[str, bytes]:
-    return dict.fromkeys(asked, answer) if isinstance(answer, bytes) else answer

@@ -31,9 +31,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
+from dpaudit.protocols import Party
 from dpaudit.results.text import one_line
 from dpaudit_mitigations.transport.certificates import Identity, dns_name
 
@@ -43,6 +44,7 @@ __all__ = [
     "ERROR_KEY",
     "SERVICE",
     "TICK",
+    "Caller",
     "Log",
     "Pump",
     "Silence",
@@ -51,6 +53,7 @@ __all__ = [
     "check_address",
     "class_name",
     "clean",
+    "follow",
     "grpc",
     "grpc_options",
     "logger",
@@ -323,6 +326,26 @@ def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) ->
     if len(answers) != 1:
         raise MessageError(f"{method}: {'more than one' if answers else 'no'} answer, not one")
     return answers[0]
+
+
+class Caller(Party, Protocol):
+    """A party that calls a server: ``stage`` is the method for the message just returned."""
+
+    stage: str
+
+
+def follow(party: Caller, ask: Callable[[str, Iterable[bytes]], bytes]) -> list[str]:
+    """Let ``party`` talk to its server until it has nothing to say; the methods called, in order.
+
+    ``ask(method, messages)`` gives the answer to one call, as :func:`ask` does.
+    """
+    methods = []
+    message: Any = party.step(None)
+    while message is not None:
+        methods.append(party.stage)
+        messages = [message] if isinstance(message, bytes) else message
+        message = party.step(ask(party.stage, messages))
+    return methods
 
 
 class _Sending:

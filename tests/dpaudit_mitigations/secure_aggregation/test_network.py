@@ -25,7 +25,8 @@ from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations import commands
 from dpaudit_mitigations.codec import pack
-from dpaudit_mitigations.secure_aggregation import network
+from dpaudit_mitigations.secure_aggregation import network, wire
+from dpaudit_mitigations.secure_aggregation.client import read_receipt
 from dpaudit_mitigations.secure_aggregation.network import Stage, aggregate_round, contribute_round
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, transcript
 from dpaudit_mitigations.secure_aggregation.terms import (
@@ -407,18 +408,18 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
 def test_the_aggregator_cannot_name_other_survivors_at_the_end(make_round):
     r = make_round(4).until("unmask")
     client = r.clients["a"]
-    client.unmask(r.confirmations)
+    client.step(r.confirmations)
 
     def done(survivors, sha256="0" * 64):
-        return pack(network.Done(session=r.plan.digest, sha256=sha256, survivors=tuple(survivors)))
+        return pack(wire.Done(session=r.plan.digest, sha256=sha256, survivors=tuple(survivors)))
 
-    assert network._read_done(done(list("abcd")), client).survivors == tuple("abcd")
+    assert read_receipt(done(list("abcd")), client).survivors == tuple("abcd")
     for message, says in (
         (done(list("abc")), "other survivors"),
         (done(list("abcd"), "ab"), "field sha256"),
     ):
         with pytest.raises(MessageError, match=says):
-            network._read_done(message, client)
+            read_receipt(message, client)
 
 
 @pytest.mark.slow

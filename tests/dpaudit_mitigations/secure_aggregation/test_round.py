@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from dpaudit.errors import MessageError, ProtocolError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.mitigation import party_names, simulate
 from dpaudit_mitigations.secure_aggregation.network import Gathering, Stage
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Stage as ServerStage
 from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
 STAGES = ("advertise", "share", "mask", "confirm", "unmask")
@@ -64,15 +64,14 @@ def test_sum_is_exact_or_nothing_comes_out(case):
 
 
 def test_below_the_threshold_ends_the_round_for_good(make_round):
-    for stage in ("advertise", "share", "mask", "confirm", "unmask"):
+    for stage in STAGES:
         r = make_round(4).until(stage)
-        close = "finish" if stage == "unmask" else "close"
         with pytest.raises(ProtocolError, match=r"threshold of 3"):
-            getattr(r.server, close)()
-        assert r.server.stage == "ended"
-        assert r.server._total is None
-        with pytest.raises(UsageError, match="cannot close"):
-            getattr(r.server, close)()
+            r.server.step({})
+        assert r.server.done
+        assert r.server._total is r.server.release is None
+        with pytest.raises(MessageError, match="the round is over"):
+            r.server.step({})
 
 
 def test_order_of_parties_and_of_arrival_does_not_matter(make_round):
@@ -83,38 +82,76 @@ def test_order_of_parties_and_of_arrival_does_not_matter(make_round):
         assert np.array_equal(r.unmask(r.names[::order][:3]).total, r.expected(r.names))
 
 
-def test_server_refuses_unknown_parties_repeats_and_steps_out_of_order(make_round):
+def test_server_refuses_unknown_parties_repeats_and_messages_out_of_order(make_round):
     r = make_round(4)
-    advert = r.clients["a"].advertise()
+    advert = r.clients["a"].step(None)
     with pytest.raises(MessageError, match="not asked for"):
-        r.server.take(ServerStage.ADVERTISE, "zoe", advert)
+        r.server.step({"zoe": advert})
     with pytest.raises(MessageError, match="another party"):
-        r.server.take(ServerStage.ADVERTISE, "b", advert)
-    r.server.take(ServerStage.ADVERTISE, "a", advert)
-    with pytest.raises(MessageError, match="repeated"):
-        r.server.take(ServerStage.ADVERTISE, "a", advert)
-    with pytest.raises(MessageError, match="at advertise"):
-        r.server.take(ServerStage.MASK, "a", r.vectors["a"])
+        r.server.step({"b": advert})
+    r.server.step({"a": advert})
+    with pytest.raises(MessageError, match="at stage advertise: repeated"):
+        r.server.step({"a": advert})
+    for early in (r.vectors["b"], advert[:-1]):
+        with pytest.raises(MessageError, match="message advert"):
+            r.server.step({"b": early})
+    assert r.server.expected == ("b", "c", "d")
     r = make_round(4).until("mask")
     own = r.vectors["a"]
     for bad in (own[:-1], own.astype(np.uint64), own.astype(np.int32)):
         with pytest.raises(MessageError, match="not of this plan"):
-            r.server.take(ServerStage.MASK, "a", bad)
+            r.server.step({"a": bad})
+    with pytest.raises(MessageError, match="another kind"):
+        r.server.step({"a": r.sent["shares", "a"]})
     assert r.server.expected == tuple(r.names)  # nothing counted
 
 
-def test_vectors_are_masked_in_place_and_wrong_ones_leave_the_client_ready(make_round):
-    r = make_round(3).until("mask")
-    client, frozen = r.clients["a"], r.vectors["a"].copy()
-    client.open_envelopes(r.envelopes["a"])
+@pytest.mark.parametrize("stage", STAGES[1:])
+@pytest.mark.parametrize("fault", ["dropped", "repeated", "out of order", "corrupted"])
+def test_a_client_leaves_at_the_first_fault_and_the_others_have_their_sum(make_round, stage, fault):
+    r = make_round(4).until(stage)
+    answers = {"share": r.adverts, "mask": getattr(r, "envelopes", {}).get("d")}
+    answers |= {"confirm": getattr(r, "survivors", b""), "unmask": getattr(r, "confirmations", b"")}
+    message, victim = answers[stage], r.clients["d"]
+    if fault == "repeated":
+        assert victim.step(message) is not None
+    if fault != "dropped":
+        wrong = {"out of order": r.sent["advert", "a"], "corrupted": message[:-9] + message[-8:]}
+        with pytest.raises(ProtocolError):
+            victim.step(wrong.get(fault, message))
+        assert victim.done
+        assert victim._keys is victim._signing_key is victim._vector is None
+        with pytest.raises(MessageError, match="it has left the round"):
+            victim.step(message)
+    for name in STAGES[STAGES.index(stage) :]:
+        total = getattr(r, name)("abc")
+    alive = "abc" if stage in ("share", "mask") else "abcd"
+    assert total.survivors == tuple(alive)
+    assert np.array_equal(total.total, r.expected(alive))
+
+
+def test_vectors_are_masked_in_place_and_wrong_ones_are_refused_at_once(make_round):
+    r = make_round(3)
+
+    def client(vector):
+        stream, key = KeyedStream.fresh(), r.signing["a"]
+        return Client(r.plan, "a", vector=vector, signing_key=key, stream=stream)
+
+    frozen = r.vectors["a"].copy()
     frozen.flags.writeable = False
-    short, strided = np.zeros(4, np.uint32), np.zeros(10, np.uint32)[::2]
-    for bad in (np.zeros(5, np.int32), short, strided, frozen):
+    wrong = np.zeros(5, np.int32), np.zeros(4, np.uint32), np.zeros(10, np.uint32)[::2], frozen
+    for bad in wrong:
         with pytest.raises(UsageError, match="vector"):
-            client.masked_input(bad)
+            client(bad)
     mine = r.vectors["a"].copy()
-    assert client.masked_input(mine) is mine
+    r.clients["a"], r.clients["b"] = client(mine), client(lambda: wrong[0])
+    r.clients["b"].name, r.clients["b"]._signing_key = "b", r.signing["b"]
+    r.until("mask")
+    assert r.clients["a"].step(r.envelopes["a"]) is mine
     assert not np.array_equal(mine, r.vectors["a"])
+    with pytest.raises(UsageError, match="vector"):
+        r.clients["b"].step(r.envelopes["b"])
+    assert r.clients["b"].done
 
 
 def plan(**changes):
