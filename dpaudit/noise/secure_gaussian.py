@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
-from dpaudit.numeric.exact_integers import LARGEST_SCALE
+from dpaudit.numeric.drawing import cpu_sample
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
-from dpaudit.numeric.lattice import lattice_noise, lattice_step, release_on_lattice
+from dpaudit.numeric.lattice import lattice_step, release_on_lattice
 from dpaudit.numeric.normal import check_sigma
-from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.protocols import Array, Host, Stream
 from dpaudit.types import EpsilonBounds
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["SecureGaussian"]
 
@@ -72,29 +72,14 @@ class SecureGaussian:
     def claim(self) -> str:
         return f"gaussian:sigma={self.sigma!r}"
 
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: DType | None = None,
-        device: torch.device | None = None,
-    ) -> Array:
+    @cpu_sample(exact=True)
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.float64]:
         """``n`` vectors of the lattice noise g·Z alone, shape (n, d).
 
         Added to a value off the lattice in floating point it protects no better than other noise:
         use :meth:`release`.
         """
-        return lattice_noise(
-            n,
-            d,
-            law=self._law,
-            granularity=self.granularity,
-            stream=stream,
-            dtype=dtype,
-            device=device,
-        )
+        return draw_integers(n * d, self._law, stream=stream).reshape(n, d) * self.granularity
 
     def release(self, query: Array, *, stream: Stream) -> Array:
         """g·(K + Z) for each value of ``query`` (n, d), K its nearest multiple of g.

@@ -27,7 +27,7 @@ from dpaudit.numeric.arrays import (
 )
 from dpaudit.numeric.exact_integers import draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
-from dpaudit.numeric.normal import all_finite, check_query, check_shape
+from dpaudit.numeric.normal import all_finite, check_query
 from dpaudit.numeric.passes import BEYOND_DTYPE, BEYOND_LATTICE, onto_lattice
 from dpaudit.protocols import Array, DType, Host, Stream
 
@@ -38,7 +38,6 @@ __all__ = [
     "RoundedHost",
     "add_on_lattice",
     "in_dtype",
-    "lattice_noise",
     "lattice_step",
     "release_on_lattice",
 ]
@@ -50,26 +49,6 @@ _CHUNK_TORCH = 1 << 22
 _WHOLE = 2**53  # below it in magnitude every integer is a double
 
 Floats = npt.NDArray[np.float64]
-
-
-def lattice_noise(
-    n: int,
-    d: int,
-    *,
-    law: IntegerLaw,
-    granularity: float,
-    stream: Stream,
-    dtype: DType | None,
-    device: torch.device | None,
-) -> Array:
-    """``granularity`` times integers of that law, shape (n, d); a float64 array by default.
-
-    Raises:
-        UsageError: n or d below 1, or noise that ``dtype`` cannot hold.
-    """
-    check_shape(n, d)
-    noise = draw_integers(n * d, law, stream=stream).reshape(n, d) * granularity
-    return in_dtype(noise, dtype, device)
 
 
 def release_on_lattice(

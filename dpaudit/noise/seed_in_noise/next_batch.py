@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,10 @@ from dpaudit.noise.seed_in_noise.codes import Head, uniform
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.laws import law_of
 from dpaudit.noise.seed_in_noise.source import nonces_of
-from dpaudit.numeric.arrays import as_asked
+from dpaudit.numeric.drawing import cpu_sample
 from dpaudit.numeric.normal import check_shape, standard_normal
-from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.protocols import Host, Stream
 from dpaudit.types import EpsilonBounds
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["CHECK_BYTES", "GradientFree", "NextBatch", "check_of", "head_code", "share_of"]
 
@@ -136,18 +133,10 @@ class _Noise:
     def claim(self) -> str:
         return f"gaussian:sigma={self.sigma!r}"
 
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: DType | None = None,
-        device: torch.device | None = None,
-    ) -> Array:
+    @cpu_sample()
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.float64]:
         """``n`` vectors (n, d), drawn on the CPU in float64."""
-        out = self._batches.vectors(n, d, sigma=self.sigma, stream=stream)
-        return as_asked(out, dtype, device)
+        return self._batches.vectors(n, d, sigma=self.sigma, stream=stream)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Of one release of a gradient, whose batch is known: the Gaussian mechanism's."""
