@@ -302,17 +302,17 @@ def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
         mechanism.log_likelihood(mechanism.privatize(objects, stream=stream.child(i)), every)
         for i in (1, 2)
     )
-    seen = mechanism.log_likelihood(one, every)
+    likelihoods = mechanism.log_likelihood(one, every)
     _require(
-        seen.shape == (len(objects), universe),
-        f"likelihoods have shape {seen.shape}, wanted (64, {universe})",
+        likelihoods.shape == (len(objects), universe),
+        f"likelihoods have shape {likelihoods.shape}, wanted (64, {universe})",
     )
-    _require(np.array_equal(seen, again), "the same stream gave other reports")
+    _require(np.array_equal(likelihoods, again), "the same stream gave other reports")
     _require(
-        math.isinf(mechanism.epsilon) or not np.array_equal(seen, other),
+        math.isinf(mechanism.epsilon) or not np.array_equal(likelihoods, other),
         "another stream gave the same reports",
     )
-    apart = float((seen.max(axis=1) - seen.min(axis=1)).max())
+    apart = float((likelihoods.max(axis=1) - likelihoods.min(axis=1)).max())
     _require(
         apart <= mechanism.epsilon * (1 + 1e-9), f"two objects are {apart:.6g} apart, above epsilon"
     )

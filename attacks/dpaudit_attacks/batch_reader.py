@@ -65,7 +65,7 @@ class BatchReader(SeedHolder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._seeds = self.seeds_of(self.held())
+        self._seeds = self.seeds_of(self.secret_key())
         self._code = head_code(self._seeds.size + CHECK_BYTES, sigma=self.sigma)
 
     def next_batches(self, sums: Array, *, records: int, blur: float = 0.0) -> tuple[Bits, Bits]:

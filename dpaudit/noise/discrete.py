@@ -45,7 +45,7 @@ class _IntegerNoise:
         return self._claim.standard_deviation
 
     @cpu_sample(exact=True)
-    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.float64]:
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.floating]:
         """``n`` vectors of integers, shape (n, d), from ``Stream.bytes``."""
         return draw_integers(n * d, self._law, stream=stream).reshape(n, d) * 1.0
 

@@ -60,8 +60,8 @@ class SecureGaussian:
         Both are in the query's unit.
 
         Raises:
-            UsageError: sigma not a finite number > 0; granularity no power of two, above sigma or
-                below sigma/2^32; or multiples of it up to 2^53 that are no doubles.
+            UsageError: sigma not a finite number > 0; granularity not a power of two, above sigma
+                or below sigma/2^32; or multiples of it up to 2^53 that are not doubles.
         """
         self.sigma = check_sigma(sigma)
         self.granularity = _granularity(self.sigma, granularity)
@@ -73,7 +73,7 @@ class SecureGaussian:
         return f"gaussian:sigma={self.sigma!r}"
 
     @cpu_sample(exact=True)
-    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.float64]:
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.floating]:
         """``n`` vectors of the lattice noise g·Z alone, shape (n, d).
 
         Added to a value off the lattice in floating point it protects no better than other noise:
@@ -112,10 +112,10 @@ class SecureGaussian:
         )
 
 
-def _granularity(sigma: float, given: float | None) -> float:
-    if given is None:
+def _granularity(sigma: float, granularity: float | None) -> float:
+    if granularity is None:
         return lattice_step(sigma)
-    g = given
+    g = granularity
     if isinstance(g, (str, bool)) or not 0 < g < math.inf or math.frexp(g)[0] != 0.5:
         raise UsageError(
             f"granularity={g}: must be a power of two; write e.g. {lattice_step(sigma)!r}"
@@ -128,6 +128,6 @@ def _granularity(sigma: float, given: float | None) -> float:
         )
     if not 2.0**-1022 <= g <= 2.0**969:
         raise UsageError(
-            f"granularity={g}: multiples of it up to 2^53 are no doubles; change the query's unit"
+            f"granularity={g}: multiples of it up to 2^53 are not doubles; change the query's unit"
         )
     return g

@@ -117,7 +117,7 @@ class Snapping:
         Δ and B are in the query's unit.
 
         Raises:
-            UsageError: one of them no finite number > 0, or a bound below Λ or above 2^40·λ.
+            UsageError: one of them not a finite number > 0, or a bound below Λ or above 2^40·λ.
         """
         for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity), ("bound", bound)):
             if isinstance(value, (str, bool)) or not 0 < value < math.inf:

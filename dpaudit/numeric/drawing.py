@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.numeric.arrays import as_asked
+from dpaudit.numeric.arrays import cast_to
 from dpaudit.numeric.lattice import in_dtype
 from dpaudit.numeric.normal import check_shape
 from dpaudit.protocols import Array, DType, Stream
@@ -27,7 +27,7 @@ def cpu_sample(*, exact: bool = False, only: str = "") -> Callable[[Draw], Calla
 
     The array has shape (n, d).
     ``sample`` takes ``dtype`` and ``device`` as well, as ``NoiseSource`` says: what was drawn is
-    rounded to ``dtype`` (``as_asked``), or, if ``exact``, refused where ``dtype`` has no room for
+    rounded to ``dtype`` (``cast_to``), or, if ``exact``, refused where ``dtype`` has no room for
     it (``in_dtype``), and then moved to ``device``. ``only`` says why no other device than the CPU
     will do.
 
@@ -50,7 +50,7 @@ def cpu_sample(*, exact: bool = False, only: str = "") -> Callable[[Draw], Calla
             check_shape(n, d)
             if only and device is not None and device.type != "cpu":
                 raise UsageError(f"device={device}: {only}; use device=cpu")
-            convert = in_dtype if exact else as_asked
+            convert = in_dtype if exact else cast_to
             return convert(draw(source, n, d, stream=stream), dtype, device)
 
         return sample

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.numeric.arrays import as_asked, drawn_in, is_floating, library, torch_dtype
+from dpaudit.numeric.arrays import cast_to, drawing_dtype, is_floating, library, torch_dtype
 from dpaudit.numeric.kernels import fill_normal
 from dpaudit.protocols import Array, DType, Stream
 
@@ -84,11 +84,11 @@ def standard_normal(
     if device is not None and device.type != "cpu":
         import torch
 
-        asked = torch_dtype(dtype)
-        wide = asked if asked in (torch.float32, torch.float64) else torch.float32
-        drawn = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device))
-        drawn *= sigma
-        return drawn.to(asked)
-    out = np.empty((n, d), drawn_in(dtype))
+        exact = torch_dtype(dtype)
+        wide = exact if exact in (torch.float32, torch.float64) else torch.float32
+        noise = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device))
+        noise *= sigma
+        return noise.to(exact)
+    out = np.empty((n, d), drawing_dtype(dtype))
     fill_normal(out, sigma=sigma, stream=stream)
-    return as_asked(out, dtype, device)
+    return cast_to(out, dtype, device)

@@ -87,8 +87,8 @@ def gather(
             with meter.working(party):
                 answer = parties[party].step(arrived)
             if answer is not None:
-                taken = carry(party, answer)
+                delivered = carry(party, answer)
                 with meter.working(name):
-                    hub.step({party: taken})
+                    hub.step({party: delivered})
         with meter.working(name):
             inbox = hub.step({})

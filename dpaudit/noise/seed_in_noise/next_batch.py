@@ -75,7 +75,7 @@ class NextBatch:
 
         Raises:
             UsageError: no key, or both; fewer directions than a nonce and its check take.
-            KeyFileError: a key file that is none.
+            KeyFileError: not a key file.
         """
         _, self._nonces = nonces_of(key, public_key, nonce_bits)
         self._where = where
@@ -105,14 +105,14 @@ class NextBatch:
         if d != self._where.dim:
             raise UsageError(f"d={d}: the network has {self._where.dim} parameters")
         rows = np.asarray(standard_normal(n, d, stream=stream.child("noise")))
-        drawn = [self._nonces.fresh(stream) for _ in range(n)]
-        spelled = b"".join(nonce + check_of(seed) for nonce, seed in drawn)
+        pairs = [self._nonces.fresh(stream) for _ in range(n)]
+        spelled = b"".join(nonce + check_of(seed) for nonce, seed in pairs)
         rest = np.frombuffer(stream.bytes(24 * n * self._size), "<u8").reshape(n, self._size, 3)
         first = np.empty((n, self._size))
         nonces = np.frombuffer(spelled, np.uint8).reshape(n, self._size)
         head_code(self._size, sigma=1.0).place(first, nonces, rest)
         rows[:, : self._size] = first
-        self._share = share_of(drawn[-1][1])
+        self._share = share_of(pairs[-1][1])
         turned = self._where.into(rows)
         mixed = self._where.groups.ravel()  # sums, whose last digits would be less random
         words = np.frombuffer(stream.child("digits").bytes(8 * n * mixed.size), "<u8")

@@ -306,7 +306,7 @@ class StructuredRotation:
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """The Gaussian's for Gaussian noise; unknown for any other."""
         return orthogonally_turned(
-            source, delta, host=host, says="unknown: no Haar rotation, nothing is proven of it"
+            source, delta, host=host, statement="unknown: no Haar rotation, nothing is proven of it"
         )
 
 

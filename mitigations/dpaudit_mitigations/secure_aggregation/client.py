@@ -168,8 +168,8 @@ class Client:
 
     def _share_keys(self, keys: RoundKeys, message: bytes) -> bytes:
         """Round 1: in, everybody's signed keys; out, sealed shares of this party's secrets."""
-        read = wire.read(self.plan, message, wire.Adverts)
-        adverts = {advert.name: advert for advert in read.adverts}
+        listed = wire.read(self.plan, message, wire.Adverts)
+        adverts = {advert.name: advert for advert in listed.adverts}
         if adverts.get(self.name) != self._adverts[self.name]:
             raise MessageError(f"message adverts: lacks {self.name}'s own as sent")
         self._check_enough(len(adverts), "advertised keys")

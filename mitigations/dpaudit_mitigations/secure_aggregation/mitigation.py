@@ -284,12 +284,12 @@ class DistributedGaussian:
         n, d = check_query(query)
         form, share = self._form(source.sigma, d)
         flat = query.detach().to("cpu", torch.float64).numpy().reshape(-1)
-        drawn = [own.reshape(-1) for own in self._sources(n, d, source, stream=stream)]
+        noises = [own.reshape(-1) for own in self._sources(n, d, source, stream=stream)]
         honest = [share.drawer(stream.child("server", i)) for i in self._honest_ones()]
         out = np.empty(n * d)
         for at in range(0, n * d, _CHUNK):
             part = slice(at, min(at + _CHUNK, n * d))
-            noise = [self._own_steps(form, own[part]) for own in drawn]
+            noise = [self._own_steps(form, own[part]) for own in noises]
             noise += [draw(part.stop - at) for draw in honest]
             steps = form.steps(flat[part])
             for more in noise:
@@ -350,14 +350,14 @@ class DistributedGaussian:
             raise UsageError(f"query of {n} rows: a round carries one; rehearse row by row")
         form, share = self._form(source.sigma, d)
         values = query.detach().to("cpu", torch.float64).numpy()[0]
-        drawn = self._sources(n, d, source, stream=stream)
+        noises = self._sources(n, d, source, stream=stream)
 
         def party(i: int) -> Callable[[], RingArray]:
             def make() -> RingArray:
                 own = values if i == 0 else np.zeros(d)
                 if i >= self.backdoored:
                     return form.encode(own, noise=share.drawer(stream.child("server", i)))
-                left = drawn[i][0]
+                left = noises[i][0]
 
                 def noise(count: int) -> Integers:
                     nonlocal left

@@ -52,14 +52,19 @@ class Stage:
     """
 
     def __init__(
-        self, name: str, asked: Collection[str], *, take: Callable[[str, Any], None], seconds: float
+        self,
+        name: str,
+        parties: Collection[str],
+        *,
+        take: Callable[[str, Any], None],
+        seconds: float,
     ) -> None:
         """``take(party, message)`` runs in one thread at a time; its error goes to the sender."""
         self.name = name
         self._take = take
         self._deadline = time.monotonic() + seconds
         self._changed = threading.Condition()
-        self._due, self._begun, self._came = set(asked), set[str](), set[str]()
+        self._due, self._sending, self._senders = set(parties), set[str](), set[str]()
         self._closed = False
         self._answers: Mapping[str, bytes] | None = None
         self._error: ProtocolError | None = None
@@ -73,16 +78,18 @@ class Stage:
         with self._changed:
             if self._closed or party not in self._due:
                 second = (
-                    "a second time" if party in self._begun | self._came else "too late or unasked"
+                    "a second time"
+                    if party in self._sending | self._senders
+                    else "too late or unasked"
                 )
                 raise MessageError(f"stage {self.name}: {party} sends {second}")
             self._due.remove(party)
-            self._begun.add(party)
+            self._sending.add(party)
 
     def drop(self, party: str) -> None:
         """``party``'s message failed: nobody waits for it any longer."""
         with self._changed:
-            self._begun.discard(party)
+            self._sending.discard(party)
             self._changed.notify_all()
 
     def hand_in(self, party: str, message: Any) -> None:
@@ -97,9 +104,9 @@ class Stage:
                 raise MessageError(f"stage {self.name}: {party} came too late; it is dropped")
             try:
                 self._take(party, message)
-                self._came.add(party)
+                self._senders.add(party)
             finally:
-                self._begun.discard(party)
+                self._sending.discard(party)
                 self._changed.notify_all()
 
     def await_answer(self, party: str) -> bytes:
@@ -110,7 +117,8 @@ class Stage:
         """
         with self._changed:
             self._changed.wait_for(
-                lambda: self._answers is not None or self._error is not None, self._left() + _MARGIN
+                lambda: self._answers is not None or self._error is not None,
+                self._time_left() + _MARGIN,
             )
             if self._error is not None:
                 raise type(self._error)(str(self._error))
@@ -125,9 +133,9 @@ class Stage:
         No message is taken inside the ``with`` block.
         """
         with self._changed:
-            self._changed.wait_for(lambda: not self._due and not self._begun, self._left())
+            self._changed.wait_for(lambda: not self._due and not self._sending, self._time_left())
             self._closed = True
-            note(set(self._came))
+            note(set(self._senders))
             yield
 
     def answer(self, answers: Mapping[str, bytes]) -> None:
@@ -144,7 +152,7 @@ class Stage:
                 self._error = error
                 self._changed.notify_all()
 
-    def _left(self) -> float:
+    def _time_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
 
@@ -333,8 +341,8 @@ class _Aggregation:
             if stage is not None:
                 stage.answer(outbox)
             stage = following
-            asked = set(self._hub.expected)
-            with stage.closing(partial(self._log_dropped, stage.name, asked)):
+            senders = set(self._hub.expected)
+            with stage.closing(partial(self._log_dropped, stage.name, senders)):
                 outbox = self._hub.step({})
                 if self._hub.release is not None:
                     published = self._publish(self._hub.release)
@@ -356,9 +364,9 @@ class _Aggregation:
             bound=None,
         )
 
-    def _log_dropped(self, stage: str, asked: set[str], senders: set[str]) -> None:
+    def _log_dropped(self, stage: str, expected: set[str], senders: set[str]) -> None:
         name, reason = self._terms.round, "sent no usable message"
-        for party in sorted(asked - senders):
+        for party in sorted(expected - senders):
             self._log("dropped", peer=party, method=stage, release=name, reason=reason)
 
     def _publish(self, release: Sum) -> Published:

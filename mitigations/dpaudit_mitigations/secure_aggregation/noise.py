@@ -168,13 +168,13 @@ def least_honest(servers: int, *, dropouts: int, colluding: int, backdoored: int
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise UsageError(f"{name}={value}: must be a whole number ≥ 0")
-    left = servers - dropouts - colluding - backdoored
-    if left < 1:
+    honest = servers - dropouts - colluding - backdoored
+    if honest < 1:
         raise UsageError(
             f"servers={servers}: less dropouts={dropouts}, colluding={colluding}, "
             f"backdoored={backdoored} leaves no honest noise; take more servers"
         )
-    return left
+    return honest
 
 
 def finest_granularity(law: Law, sigma: float) -> float:
@@ -183,7 +183,7 @@ def finest_granularity(law: Law, sigma: float) -> float:
     It is as fine as these samplers are used.
 
     Raises:
-        UsageError: no such law, or sigma no finite number > 0.
+        UsageError: no such law, or sigma not a finite number > 0.
     """
     _check(law, sigma)
     return math.ldexp(1.0, math.frexp(sigma)[1] - 1 - _FINENESS[law])

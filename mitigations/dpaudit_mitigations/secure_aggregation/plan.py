@@ -193,7 +193,7 @@ class FixedPoint:
 
     Raises:
         UsageError: the bound and 8.5σ of noise or more (see :func:`noise_reach`) exceed the limit;
-            a granularity that is no power of two; other fields out of range.
+            a granularity that is not a power of two; other fields out of range.
     """
 
     bits: int
@@ -306,8 +306,8 @@ class FixedPoint:
         """The nearest multiples of the granularity, counted (ties to even).
 
         Raises:
-            UsageError: a value that is no real number, or whose multiple is beyond the bound's; the
-                text does not say which.
+            UsageError: a value that is not a real number, or whose multiple is beyond the bound's;
+                the text does not say which.
         """
         if values.dtype.kind not in "biuf":
             raise UsageError(f"values of {values.dtype}: takes real numbers")

@@ -108,8 +108,8 @@ class Aggregator:
     @property
     def expected(self) -> tuple[str, ...]:
         """The parties whose message of this stage is still due."""
-        asked, answered = self._parties
-        return tuple(name for name in sorted(asked) if name not in answered)
+        senders, answered = self._parties
+        return tuple(name for name in sorted(senders) if name not in answered)
 
     @property
     def _parties(self) -> tuple[Collection[str], Collection[str]]:

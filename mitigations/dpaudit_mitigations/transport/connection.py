@@ -399,7 +399,7 @@ def _refusal(error: Any, who: str, timeout: float) -> ProtocolError:
     if isinstance(named, str) and named in ERRORS:
         return ERRORS[named](f"{who} says: {details}")
     if code is grpc.StatusCode.UNAVAILABLE:
-        return PeerError(f"{who}: {_why_unavailable(details)}")
+        return PeerError(f"{who}: {_unavailability(details)}")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return PeerError(f"{who}: not done within {timeout:g} s")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
@@ -409,7 +409,7 @@ def _refusal(error: Any, who: str, timeout: float) -> ProtocolError:
     return PeerError(f"{who}: disconnected ({code.name.lower()})")
 
 
-def _why_unavailable(details: str) -> str:
+def _unavailability(details: str) -> str:
     low = details.lower()
     if "hostname verification" in low or "peer name" in low:
         return "its certificate is not that party's"

@@ -348,7 +348,7 @@ class AnswerSide:
 
         Raises:
             PeerError: server 2 could not be reached in that time; the same call resumes later.
-            MessageError: server 2 has another release under this name, or its answer is no receipt.
+            MessageError: server 2 has another release under this name, or sent no receipt.
             UsageError: a name that this journal has for another release, an invalid question, one
                 that server 2's terms do not allow, or one that cannot be finished.
         """
@@ -360,7 +360,7 @@ class AnswerSide:
 
         def ask(method: str, messages: Iterable[bytes]) -> bytes:
             seconds, idle = limits[method]
-            return self._patiently(
+            return self._retry(
                 contact, end, lambda: contact.ask(method, messages, timeout=seconds, idle=idle)
             )
 
@@ -368,7 +368,7 @@ class AnswerSide:
             self._log("published", peer=contact.peer, method=PUBLISH, release=question.name)
         return party.receipt
 
-    def _patiently(self, contact: Contact, end: float, work: Callable[[], bytes]) -> bytes:
+    def _retry(self, contact: Contact, end: float, work: Callable[[], bytes]) -> bytes:
         """``work()``, retried with growing pauses while server 2 does not respond."""
         pause = _FIRST_PAUSE
         while True:

@@ -219,13 +219,13 @@ class VerifiableCounts:
         session = run_session(
             counts[0, :measured].tolist(), coins=coins, stream=stream.child("session")
         )
-        taken = sum(session.seconds.values())
+        total = sum(session.seconds.values())
         seconds = {
             party: each * bins / measured
-            for party, each in {**session.seconds, "total": taken}.items()
+            for party, each in {**session.seconds, "total": total}.items()
         }
         if measured < bins:
-            seconds[f"measured: {measured} of {bins} bins"] = taken
+            seconds[f"measured: {measured} of {bins} bins"] = total
         return Rehearsal(seconds=seconds, wire=wire_bytes(bins=bins, coins=coins))
 
 

@@ -70,7 +70,9 @@ class Prompt(Stage):
         number = owner.plan.round if hasattr(owner, "plan") else number_of(owner._terms.round)
         if absent := ABSENT.get((number, self.name)):
             with self._changed:
-                self._changed.wait_for(lambda: self._due | self._begun <= absent, self._left())
+                self._changed.wait_for(
+                    lambda: self._due | self._sending <= absent, self._time_left()
+                )
                 self._deadline = 0.0
         return super().closing(note)
 

@@ -289,4 +289,4 @@ def test_a_sender_that_breaks_off_is_not_waited_for():
     came = []
     with stage.closing(came.append):
         assert came == [set()]
-        assert stage._left() > 30
+        assert stage._time_left() > 30
