@@ -21,7 +21,7 @@ from dpaudit.numeric.arrays import (
     is_torch,
     torch_dtype,
 )
-from dpaudit.numeric.normal import check_shape, check_sigma, standard_normal
+from dpaudit.numeric.normal import check_shape, check_sigma, check_whole, standard_normal
 from dpaudit.numeric.passes import row_norms
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.randomness import KeyedStream
@@ -71,12 +71,9 @@ class NormCells:
             UsageError: sigma not a finite number > 0, bits outside 1…12.
             KeyFileError: not a key file.
         """
-        if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= _MOST_BITS:
-            raise UsageError(
-                f"bits={bits}: must be a whole number in 1…{_MOST_BITS}; more leave too few lengths"
-            )
         loaded = load_key(key)
-        self.sigma, self.bits, self.fingerprint = check_sigma(sigma), bits, loaded.fingerprint
+        self.sigma, self.fingerprint = check_sigma(sigma), loaded.fingerprint
+        self.bits = check_whole("bits", bits, low=1, high=_MOST_BITS)
         secret = KeyedStream(loaded.secret).child("norm-channel", 1).bytes(32)
         self._cipher = Cipher(algorithms.AES(secret), modes.ECB())  # noqa: S305  a permutation of blocks is what is wanted
 

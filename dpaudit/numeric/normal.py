@@ -15,7 +15,14 @@ from dpaudit.protocols import Array, DType, Stream
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["all_finite", "check_query", "check_shape", "check_sigma", "standard_normal"]
+__all__ = [
+    "all_finite",
+    "check_query",
+    "check_shape",
+    "check_sigma",
+    "check_whole",
+    "standard_normal",
+]
 
 
 def check_sigma(sigma: float) -> float:
@@ -27,6 +34,23 @@ def check_sigma(sigma: float) -> float:
     if isinstance(sigma, (str, bool)) or not (sigma > 0 and math.isfinite(sigma)):
         raise UsageError(f"sigma={sigma}: must be a finite number > 0")
     return float(sigma)
+
+
+def check_whole(name: str, value: int, *, low: int, high: int | None = None) -> int:
+    """Return ``value``, the option ``name``.
+
+    Raises:
+        UsageError: not a whole number from ``low`` to ``high``, both included.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or value < low
+        or (high is not None and value > high)
+    ):
+        rule = f"≥ {low}" if high is None else f"from {low} to {high}"
+        raise UsageError(f"{name}={value}: must be a whole number {rule}")
+    return value
 
 
 def check_shape(n: int, d: int) -> None:

@@ -1,4 +1,4 @@
-"""What the specimens share: option checks, a CPU block to fill, and no known ε."""
+"""What the specimens share: a CPU block to fill, and no known ε."""
 
 from __future__ import annotations
 
@@ -9,24 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import UsageError
 from dpaudit.numeric.drawing import cpu_sample
 from dpaudit.numeric.normal import check_sigma
 from dpaudit.protocols import Host, Stream
 from dpaudit.types import EpsilonBounds
 
-__all__ = ["CpuSpecimen", "check_bits"]
-
-
-def check_bits(bits: int, *, low: int, high: int) -> int:
-    """Return ``bits``.
-
-    Raises:
-        UsageError: not a whole number from ``low`` to ``high``.
-    """
-    if not isinstance(bits, int) or isinstance(bits, bool) or not low <= bits <= high:
-        raise UsageError(f"bits={bits}: must be a whole number from {low} to {high}")
-    return bits
+__all__ = ["CpuSpecimen"]
 
 
 class CpuSpecimen(ABC):

@@ -19,7 +19,7 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.numeric.arrays import on_tensors, tensor
 from dpaudit.numeric.lattice import in_dtype
-from dpaudit.numeric.normal import check_query, check_sigma
+from dpaudit.numeric.normal import check_query, check_sigma, check_whole
 from dpaudit.protocols import Array, Host, Message, NoiseSource, Party, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit_mitigations.rehearsal import Meter, gather
@@ -153,13 +153,7 @@ def _carry(meter: Meter, plan: Plan, sender: str, message: Message) -> Message:
         return meter.carry(sender, message)
     assert isinstance(message, np.ndarray)  # noqa: S101 - no client sends anything else
     frames = vector_frames(VECTOR_KIND, message, session=plan.digest)
-    reader = VectorReader(
-        kind=VECTOR_KIND,
-        session=plan.digest,
-        count=plan.length,
-        dtype=plan.dtype.name,
-        bound=None,
-    )
+    reader = VectorReader(kind=VECTOR_KIND, **plan.vector)
     while not reader.done:
         with meter.working(sender):
             frame = next(frames)
@@ -252,9 +246,8 @@ class DistributedGaussian:
             UsageError: fewer than 3 servers, no honest one left, so many drop-outs that the
                 threshold is too low, an unknown noise or ring, or a narrow ring without ``bound``.
         """
-        if isinstance(servers, bool) or not isinstance(servers, int) or servers < 3:
-            raise UsageError(f"servers={servers}: takes 3 or more")
-        self.servers, self.colluding, self.backdoored = servers, colluding, backdoored
+        self.servers = check_whole("servers", servers, low=3)
+        self.colluding, self.backdoored = colluding, backdoored
         self.dropouts = dropouts
         self.honest = least_honest(
             servers, dropouts=dropouts, colluding=colluding, backdoored=backdoored

@@ -354,15 +354,7 @@ class _Aggregation:
         self._hub.step({party: message})
 
     def _vector(self, request: Iterator[bytes]) -> npt.NDArray[Any]:
-        plan = self._hub.plan
-        return read_vector(
-            request,
-            kind=VECTOR_KIND,
-            session=plan.digest,
-            count=plan.length,
-            dtype=plan.dtype.name,
-            bound=None,
-        )
+        return read_vector(request, kind=VECTOR_KIND, **self._hub.plan.vector)
 
     def _log_dropped(self, stage: str, expected: set[str], senders: set[str]) -> None:
         name, reason = self._terms.round, "sent no usable message"

@@ -21,6 +21,7 @@ from dpaudit.accounting.discrete import discrete_gaussian_sum_bounds, skellam_bo
 from dpaudit.errors import UsageError
 from dpaudit.numeric.exact_integers import LARGEST_SCALE, draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.normal import check_whole
 from dpaudit.protocols import Stream
 from dpaudit.types import EpsilonBounds
 
@@ -161,13 +162,9 @@ def least_honest(servers: int, *, dropouts: int, colluding: int, backdoored: int
     Raises:
         UsageError: a negative number, or none is left.
     """
-    for name, value in (
-        ("dropouts", dropouts),
-        ("colluding", colluding),
-        ("backdoored", backdoored),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise UsageError(f"{name}={value}: must be a whole number ≥ 0")
+    counts = {"dropouts": dropouts, "colluding": colluding, "backdoored": backdoored}
+    for name, value in counts.items():
+        check_whole(name, value, low=0)
     honest = servers - dropouts - colluding - backdoored
     if honest < 1:
         raise UsageError(

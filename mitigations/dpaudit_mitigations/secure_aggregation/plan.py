@@ -131,6 +131,12 @@ class Plan:
         """Each name's place from 1 on: where its share lies on the polynomials."""
         return {name: i for i, name in enumerate(self.parties, 1)}
 
+    @property
+    def vector(self) -> dict[str, Any]:
+        """What ``transport.vectors`` expects of a masked vector, but its kind."""
+        form = {"count": self.length, "dtype": self.dtype.name, "bound": None}
+        return {"session": self.digest, **form}
+
     @cached_property
     def digest(self) -> bytes:
         """32 bytes that every message, key and signature of the round is bound to."""

@@ -62,9 +62,7 @@ def run(server, parties):
     def carry(_, message):
         if isinstance(message, bytes):
             return message
-        plan = server.plan
-        form = {"count": plan.length, "dtype": plan.dtype.name, "bound": None}
-        return read_vector(message, kind=VECTOR_KIND, session=plan.digest, **form)
+        return read_vector(message, kind=VECTOR_KIND, **server.plan.vector)
 
     gather(server, parties, meter=Meter(), name="aggregator", carry=carry)
 
