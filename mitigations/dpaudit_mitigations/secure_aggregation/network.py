@@ -9,12 +9,12 @@ authority in their own folders, and they check every list they receive.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,7 @@ from dpaudit_mitigations.transport.vectors import read_vector
 __all__ = [
     "AGGREGATOR_JOURNAL",
     "CONTRIBUTOR_JOURNAL",
-    "Gathering",
-    "Stage",
+    "HubServer",
     "aggregate_round",
     "contribute_round",
 ]
@@ -44,171 +43,112 @@ __all__ = [
 _MARGIN = 300.0  # seconds past a stage's deadline to make and write the sum; then waiters give up
 
 
-class Stage:
-    """One stage: each of the parties ``asked`` owes one message before it closes.
+class HubServer:
+    """Lets the parties that call talk to a hub: one handler per stage, answered when it closes.
 
     A party that sends something broken, or disconnects, is out of this stage and of all that
     follow. A second message while or after the first is taken is refused; the first counts.
     """
 
     def __init__(
-        self,
-        name: str,
-        parties: Collection[str],
-        *,
-        take: Callable[[str, Any], None],
-        seconds: float,
+        self, hub: RoundServer, readers: Mapping[str, Callable[[Iterator[bytes]], Any]]
     ) -> None:
-        """``take(party, message)`` runs in one thread at a time; its error goes to the sender."""
-        self.name = name
-        self._take = take
-        self._deadline = time.monotonic() + seconds
-        self._changed = threading.Condition()
-        self._due, self._sending, self._senders = set(parties), set[str](), set[str]()
-        self._closed = False
-        self._answers: Mapping[str, bytes] | None = None
+        """``readers`` maps a stage's name to the function that reads a party's message."""
+        self.hub, self._readers = hub, readers
+        self._changed = threading.Condition()  # guards the hub and all below
+        self._begun, self._failed = set[str](), set[str]()  # parties, in this stage
+        self._deadline = math.inf
+        self._answers: dict[str, Mapping[str, bytes]] = {}
         self._error: ProtocolError | None = None
-
-    def begin(self, party: str) -> None:
-        """``party`` is about to send; called before its message is read.
-
-        Raises:
-            MessageError: nothing is due from it: not asked, dropped, or sending a second time.
-        """
-        with self._changed:
-            if self._closed or party not in self._due:
-                second = (
-                    "a second time"
-                    if party in self._sending | self._senders
-                    else "too late or unasked"
-                )
-                raise MessageError(f"stage {self.name}: {party} sends {second}")
-            self._due.remove(party)
-            self._sending.add(party)
-
-    def drop(self, party: str) -> None:
-        """``party``'s message failed: nobody waits for it any longer."""
-        with self._changed:
-            self._sending.discard(party)
-            self._changed.notify_all()
-
-    def hand_in(self, party: str, message: Any) -> None:
-        """Take the message of ``party``, which has begun.
-
-        Raises:
-            MessageError: the stage was closed in the meantime.
-            ProtocolError: what ``take`` raised.
-        """
-        with self._changed:
-            if self._closed:
-                raise MessageError(f"stage {self.name}: {party} came too late; it is dropped")
-            try:
-                self._take(party, message)
-                self._senders.add(party)
-            finally:
-                self._sending.discard(party)
-                self._changed.notify_all()
-
-    def await_answer(self, party: str) -> bytes:
-        """Wait until the stage is answered; return the answer for ``party``.
-
-        Raises:
-            ProtocolError: why the round ended.
-        """
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._answers is not None or self._error is not None,
-                self._time_left() + _MARGIN,
-            )
-            if self._error is not None:
-                raise type(self._error)(str(self._error))
-            if self._answers is None or party not in self._answers:
-                raise PeerError(f"stage {self.name}: has no answer for {party}")
-            return self._answers[party]
-
-    @contextmanager
-    def closing(self, note: Callable[[set[str]], None]) -> Iterator[None]:
-        """Close the stage when all have sent or time is up; ``note`` gets the parties that sent.
-
-        No message is taken inside the ``with`` block.
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: not self._due and not self._sending, self._time_left())
-            self._closed = True
-            note(set(self._senders))
-            yield
-
-    def answer(self, answers: Mapping[str, bytes]) -> None:
-        """Answer every party whose message was taken."""
-        with self._changed:
-            self._answers = answers
-            self._changed.notify_all()
-
-    def fail(self, error: ProtocolError) -> None:
-        """End the round for everybody who waits. Does nothing to a stage that was answered."""
-        with self._changed:
-            self._closed = True
-            if self._answers is None:
-                self._error = error
-                self._changed.notify_all()
-
-    def _time_left(self) -> float:
-        return max(0.0, self._deadline - time.monotonic())
-
-
-class Gathering:
-    """The stages of one round in order, as a server's handlers: one per name in ``stages``."""
-
-    def __init__(self, stages: Mapping[str, Callable[[Iterator[bytes]], Any]]) -> None:
-        """``stages`` maps a stage's name to the function that reads a party's message."""
-        self._read = dict(stages)
-        self._lock = threading.Lock()
-        self._stage: Stage | None = None
-        self._over: ProtocolError | None = None
 
     @property
     def handlers(self) -> dict[str, Handler]:
         """By method name, for ``transport.server.serve``."""
-        return {name: self._handler(name) for name in self._read}
+        return {name: self._handler(name) for name in self._readers}
 
-    def open(self, stage: Stage) -> Stage:
-        """Make ``stage`` the current one. Call it before the previous one is answered."""
-        with self._lock:
-            self._stage = stage
-        return stage
+    @contextmanager
+    def closing(
+        self, seconds: float, note: Callable[[str, Collection[str]], None]
+    ) -> Iterator[None]:
+        """Close the stage when all have sent or time is up; its answers go out after the block.
+
+        ``note(stage, parties)`` gets those that sent nothing usable. No message is taken meanwhile.
+        """
+        with self._changed:
+            stage, self._deadline = self.hub.stage, time.monotonic() + seconds
+            self._changed.wait_for(self.complete, seconds)
+            note(stage, self.hub.expected)
+            answers = self.hub.step({})
+            self._begun, self._failed, self._deadline = set(), set(), math.inf
+            yield
+            self._answers[stage] = answers
+            self._changed.notify_all()
+
+    def complete(self) -> bool:
+        """Whether nobody is waited for in this stage."""
+        return self._failed.issuperset(self.hub.expected)
 
     def fail(self, error: ProtocolError) -> None:
         """End the round for everybody, waiting now or calling later."""
-        with self._lock:
-            self._over, stage = error, self._stage
-        if stage is not None:
-            stage.fail(error)
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
 
-    def _handler(self, name: str) -> Handler:
+    def _handler(self, stage: str) -> Handler:
         def handle(peer: str, request: Iterator[bytes]) -> Iterator[bytes]:
-            with self._lock:
-                stage, over = self._stage, self._over
-            if over is not None:
-                raise type(over)(str(over))
-            if stage is None or stage.name != name:
-                raise MessageError(f"stage {name}: is not the round's current stage")
-            stage.begin(peer)
+            self._begin(stage, peer)
             try:
-                message = self._read[name](request)
-                _nothing_more(request, name)
+                message = self._readers[stage](request)
+                if next(request, None) is not None:
+                    raise MessageError(f"stage {stage}: a message after the last one")
+                self._take(stage, peer, message)
             except BaseException:
-                stage.drop(peer)
+                self._drop(stage, peer)
                 raise
-            stage.hand_in(peer, message)
             del message  # it may be large, and the wait long
-            yield stage.await_answer(peer)
+            yield self._await_answer(stage, peer)
 
         return handle
 
+    def _begin(self, stage: str, party: str) -> None:
+        with self._changed:
+            self._check_open(stage, party)
+            if party in self._begun:
+                raise MessageError(f"stage {stage}: {party} sends a second time")
+            if party not in self.hub.expected:
+                raise MessageError(f"stage {stage}: {party} is not asked")
+            self._begun.add(party)
 
-def _nothing_more(request: Iterator[bytes], name: str) -> None:
-    if next(request, None) is not None:
-        raise MessageError(f"stage {name}: a message after the last one")
+    def _take(self, stage: str, party: str, message: Any) -> None:
+        with self._changed:
+            self._check_open(stage, party)
+            self.hub.step({party: message})
+            self._changed.notify_all()
+
+    def _drop(self, stage: str, party: str) -> None:
+        """``party``'s message failed: nobody waits for it any longer."""
+        with self._changed:
+            if self.hub.stage == stage:
+                self._failed.add(party)
+                self._changed.notify_all()
+
+    def _check_open(self, stage: str, party: str) -> None:
+        if self._error is not None:
+            raise type(self._error)(str(self._error))
+        if self.hub.stage != stage:
+            raise MessageError(f"stage {stage}: {party} came too late or too early; it is dropped")
+
+    def _await_answer(self, stage: str, party: str) -> bytes:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: stage in self._answers or self._error is not None,
+                min(self._deadline - time.monotonic() + _MARGIN, threading.TIMEOUT_MAX),
+            )
+            if stage not in self._answers and self._error is not None:
+                raise type(self._error)(str(self._error))
+            if party not in self._answers.get(stage, ()):
+                raise PeerError(f"stage {stage}: has no answer for {party}")
+            return self._answers[stage][party]
 
 
 AGGREGATOR_JOURNAL = "secure-aggregation/aggregator"
@@ -256,7 +196,7 @@ def aggregate_round(
     log = logger(identity.name)
     run = _Aggregation(identity, terms, journal, out, log)
     with serve(
-        run.gathering.handlers,
+        run.server.handlers,
         identity=identity,
         address=address,
         peers=terms.parties,
@@ -271,10 +211,10 @@ def aggregate_round(
         except ProtocolError as error:
             journal.advance(terms.round, "open", "lost")
             log("lost", release=terms.round, reason=str(error))
-            run.gathering.fail(error)
+            run.server.fail(error)
             raise
         except BaseException:
-            run.gathering.fail(PeerError("the aggregator stopped"))
+            run.server.fail(PeerError("the aggregator stopped"))
             raise
         finally:
             server.stop(_FLUSH)
@@ -325,40 +265,26 @@ class _Aggregation:
     def __init__(
         self, identity: Identity, terms: RoundTerms, journal: Journal, out: Path, log: Log
     ) -> None:
-        self._hub = RoundServer(terms, authority=identity.authority)
+        hub = RoundServer(terms, authority=identity.authority)
         self._terms, self._journal, self._out, self._log = terms, journal, out, log
         readers = dict.fromkeys(("join", *STAGES), _only_message)
-        self.gathering = Gathering({**readers, "mask": self._vector})
+        self.server = HubServer(hub, {**readers, "mask": self._vector})
 
     def run(self, join_timeout: float, stage_timeout: float) -> Published:
-        stage: Stage | None = None
-        outbox: Mapping[str, Any] = {}
-        while not self._hub.done:
-            seconds = join_timeout if stage is None else stage_timeout
-            following = self.gathering.open(
-                Stage(self._hub.stage, self._hub.expected, take=self._take, seconds=seconds)
-            )
-            if stage is not None:
-                stage.answer(outbox)
-            stage = following
-            senders = set(self._hub.expected)
-            with stage.closing(partial(self._log_dropped, stage.name, senders)):
-                outbox = self._hub.step({})
-                if self._hub.release is not None:
-                    published = self._publish(self._hub.release)
-        assert stage is not None  # noqa: S101 - the stage join comes first
-        stage.answer(outbox)
+        hub, seconds = self.server.hub, join_timeout
+        while not hub.done:
+            with self.server.closing(seconds, self._log_dropped):
+                if hub.release is not None:
+                    published = self._publish(hub.release)
+            seconds = stage_timeout
         return published
 
-    def _take(self, party: str, message: Any) -> None:
-        self._hub.step({party: message})
-
     def _vector(self, request: Iterator[bytes]) -> npt.NDArray[Any]:
-        return read_vector(request, kind=VECTOR_KIND, **self._hub.plan.vector)
+        return read_vector(request, kind=VECTOR_KIND, **self.server.hub.plan.vector)
 
-    def _log_dropped(self, stage: str, expected: set[str], senders: set[str]) -> None:
+    def _log_dropped(self, stage: str, dropped: Collection[str]) -> None:
         name, reason = self._terms.round, "sent no usable message"
-        for party in sorted(expected - senders):
+        for party in sorted(dropped):
             self._log("dropped", peer=party, method=stage, release=name, reason=reason)
 
     def _publish(self, release: Sum) -> Published:

@@ -1,5 +1,6 @@
 """The whole round: the sum is exact whoever drops out and when, or nothing comes out at all."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.mitigation import party_names, simulate
-from dpaudit_mitigations.secure_aggregation.network import Gathering, Stage
+from dpaudit_mitigations.secure_aggregation.network import HubServer
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
 from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
@@ -247,46 +248,68 @@ def test_encoding_refuses_before_anything_is_sent():
             TERMS.encode(np.full(8, bad), stream=KeyedStream.fresh())
 
 
-def test_a_message_that_was_begun_in_time_and_ended_late_is_not_taken():
-    taken = []
-    stage = Stage("mask", ["a", "b"], take=lambda party, message: taken.append(party), seconds=0.05)
-    stage.begin("a")
-    stage.begin("b")
-    stage.hand_in("a", b"")
-    with stage.closing(lambda came: taken.append(sorted(came))):
-        pass
-    with pytest.raises(MessageError, match="too late"):
-        stage.hand_in("b", b"")
-    with pytest.raises(MessageError, match="too late"):
-        stage.begin("c")
-    assert taken == ["a", ["a"]]
-    stage.answer({"a": b"yes"})
-    stage.fail(ProtocolError("later"))  # an answered stage stays answered
-    assert stage.await_answer("a") == b"yes"
+class OneStage:
+    """A hub that asks a and b once."""
+
+    def __init__(self):
+        self.stage, self.taken = "join", []
+
+    @property
+    def expected(self):
+        return [name for name in "ab" if name not in self.taken]
+
+    def step(self, inbox):
+        if inbox:
+            self.taken.extend(inbox)
+            return {}
+        self.stage = "ended"
+        return dict.fromkeys(self.taken, b"yes")
 
 
-def test_a_round_that_is_over_is_over_for_who_comes_later():
-    gathering = Gathering({"join": lambda request: next(request)})
-    handle = gathering.handlers["join"]
-    with pytest.raises(MessageError, match="current stage"):
+@pytest.fixture
+def server():
+    return HubServer(OneStage(), {"join": next})
+
+
+def test_a_message_that_was_begun_in_time_and_ended_late_is_not_taken(server):
+    handle, noted = server.handlers["join"], []
+
+    def slow():
+        with server.closing(0.05, lambda stage, parties: noted.append((stage, [*parties]))):
+            pass
+        yield b"late"
+
+    server._begin("join", "a")
+    server._take("join", "a", b"")
+    with pytest.raises(MessageError, match="a second time"):
         list(handle("a", iter([b""])))
-    gathering.open(Stage("join", ["a"], take=lambda *_: None, seconds=9))
-    gathering.fail(ProtocolError("the end"))
+    with pytest.raises(MessageError, match="not asked"):
+        list(handle("zoe", iter([b""])))
+    for request in (slow(), iter([b""])):
+        with pytest.raises(MessageError, match="too late"):
+            list(handle("b", request))
+    assert noted == [("join", ["b"])]
+    assert server.hub.taken == ["a"]
+    server.fail(ProtocolError("later"))  # an answered stage stays answered
+    assert server._await_answer("join", "a") == b"yes"
+
+
+def test_a_round_that_is_over_is_over_for_who_comes_later(server):
+    server.fail(ProtocolError("the end"))
     with pytest.raises(ProtocolError, match="the end"):
-        list(handle("a", iter([b""])))
+        list(server.handlers["join"]("a", iter([b""])))
 
 
-def test_a_sender_that_breaks_off_is_not_waited_for():
-    gathering = Gathering({"join": lambda request: next(request)})
-    stage = gathering.open(Stage("join", ["a"], take=lambda *_: None, seconds=60))
-
+def test_a_sender_that_breaks_off_is_not_waited_for(server):
     def breaking():
         raise MessageError("broken")
         yield b""
 
-    with pytest.raises(MessageError, match="broken"):
-        list(gathering.handlers["join"]("a", breaking()))
-    came = []
-    with stage.closing(came.append):
-        assert came == [set()]
-        assert stage._time_left() > 30
+    for name in "ab":
+        with pytest.raises(MessageError, match="broken"):
+            list(server.handlers["join"](name, breaking()))
+    began = time.monotonic()
+    with server.closing(60, lambda *_: None):
+        pass
+    assert time.monotonic() - began < 30
+    assert server.hub.taken == []
