@@ -357,12 +357,7 @@ class Contributor:
                 other survivors.
         """
         stage, self.stage = self.stage, "done"  # unless this step succeeds
-        try:
-            answer = self._answer(stage, message)
-        except BaseException:
-            if self._client is not None:
-                self._client.abandon()
-            raise
+        answer = self._answer(stage, message)
         self.stage = _STAGES[_STAGES.index(stage) + 1]
         return answer
 
