@@ -86,10 +86,10 @@ def check_noise_source(source: NoiseSource, *, dim: int = 64) -> None:
     d = source.dim or dim
     stream = KeyedStream.from_seed("conformance")
     one = source.sample(300, d, stream=stream.child(1))
-    _require(isinstance(one, np.ndarray), f"wanted an array, got a {type(one).__name__}")
+    _require(isinstance(one, np.ndarray), f"expected an array, got a {type(one).__name__}")
     _require(
         one.shape == (300, d) and one.dtype == np.float64,
-        f"wanted float64 (300, {d}), got {one.dtype} {one.shape}",
+        f"expected float64 (300, {d}), got {one.dtype} {one.shape}",
     )
     _require(bool(np.isfinite(one).all()), "noise is not finite")
     _require(
@@ -189,7 +189,7 @@ def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
     scores = scored(y, q)
     _require(
         scores.shape == (5, candidates),
-        f"scores have shape {scores.shape}, wanted (5, {candidates})",
+        f"scores have shape {scores.shape}, expected (5, {candidates})",
     )
     _require(np.array_equal(y, y0) and np.array_equal(q, q0), "inputs were changed in place")
     _require(
@@ -277,7 +277,7 @@ def check_learning_attack(
     _require(np.array_equal(a, first) and np.array_equal(b, second), "inputs were changed in place")
     _require(
         scores.shape == (len(second),),
-        f"the statistic has shape {scores.shape}, wanted ({len(second)},)",
+        f"the statistic has shape {scores.shape}, expected ({len(second)},)",
     )
     _require(not np.isnan(scores).any(), "the statistic is not a number somewhere")
     _require(
@@ -307,17 +307,17 @@ def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
         mechanism.log_likelihood(mechanism.privatize(objects, stream=stream.child(i)), every)
         for i in (1, 2)
     )
-    likelihood = mechanism.log_likelihood(one, every)
+    likelihoods = mechanism.log_likelihood(one, every)
     _require(
-        likelihood.shape == (len(objects), universe),
-        f"likelihoods have shape {likelihood.shape}, wanted (64, {universe})",
+        likelihoods.shape == (len(objects), universe),
+        f"likelihoods have shape {likelihoods.shape}, expected (64, {universe})",
     )
-    _require(np.array_equal(likelihood, again), "the same stream gave other reports")
+    _require(np.array_equal(likelihoods, again), "the same stream gave other reports")
     _require(
-        math.isinf(mechanism.epsilon) or not np.array_equal(likelihood, other),
+        math.isinf(mechanism.epsilon) or not np.array_equal(likelihoods, other),
         "another stream gave the same reports",
     )
-    apart = float((likelihood.max(axis=1) - likelihood.min(axis=1)).max())
+    apart = float((likelihoods.max(axis=1) - likelihoods.min(axis=1)).max())
     _require(
         apart <= mechanism.epsilon * (1 + 1e-9), f"two objects are {apart:.6g} apart, above epsilon"
     )
@@ -344,7 +344,9 @@ def check_submission_policy(
     """
     _require(isinstance(policy, SubmissionPolicy), f"{policy!r} lacks a member of SubmissionPolicy")
     _require(bool(policy.trusts), "trusts is empty")
-    _require(isinstance(policy.linked, bool), f"linked is {policy.linked!r}, wanted True or False")
+    _require(
+        isinstance(policy.linked, bool), f"linked is {policy.linked!r}, expected True or False"
+    )
     stream = KeyedStream.from_seed("conformance")
     objects = stream.child(0).numpy().integers(0, universe, (30, 8))
     before = objects.copy()

@@ -70,7 +70,7 @@ class BatchReader(SeedHolder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._seeds = self.seeds_of(self.held())
+        self._seeds = self.seeds_of(self.secret_key())
         self._code = head_code(self._seeds.size + CHECK_BYTES, sigma=self.sigma)
 
     def score(self, sums: Array, hypotheses: InBatch) -> npt.NDArray[np.float64]:

@@ -21,7 +21,7 @@ from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.pancake_likelihood import check_candidates, log_density
-from dpaudit.numeric.arrays import as_asked, device_of, double, library, to_numpy, zeros
+from dpaudit.numeric.arrays import cast_to, device_of, double, library, to_numpy, zeros
 from dpaudit.protocols import Array
 
 __all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior", "residuals"]
@@ -85,7 +85,7 @@ class _Directions:
         if device not in self._copies:
             with warnings.catch_warnings():  # they are read-only, and nothing here writes
                 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-                self._copies[device] = as_asked(self.rows, None, device)
+                self._copies[device] = cast_to(self.rows, None, device)
         return self._copies[device]
 
 

@@ -102,7 +102,7 @@ class SeedReader(SeedHolder):
         if isinstance(self.tries, bool) or not isinstance(self.tries, int) or self.tries < 1:
             raise UsageError(f"tries={self.tries}: must be a whole number ≥ 1")
         super().__post_init__()
-        self._seeds = self.seeds_of(self.held())
+        self._seeds = self.seeds_of(self.secret_key())
         self._rows = Rows.of(
             self.law, self.code, sigma=self.sigma, scale=self.scale, size=self._seeds.size
         )

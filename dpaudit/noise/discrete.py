@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_laplace_bounds
 from dpaudit.claims import Claim
+from dpaudit.numeric.drawing import cpu_sample
+from dpaudit.numeric.exact_integers import draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
-from dpaudit.numeric.lattice import lattice_noise, release_on_lattice
-from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.numeric.lattice import release_on_lattice
+from dpaudit.protocols import Array, Host, Stream
 from dpaudit.types import EpsilonBounds
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["DiscreteGaussian", "DiscreteLaplace"]
 
@@ -44,19 +44,10 @@ class _IntegerNoise:
         """Standard deviation of one coordinate."""
         return self._claim.standard_deviation
 
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: DType | None = None,
-        device: torch.device | None = None,
-    ) -> Array:
+    @cpu_sample(exact=True)
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.floating]:
         """``n`` vectors of integers, shape (n, d), from ``Stream.bytes``."""
-        return lattice_noise(
-            n, d, law=self._law, granularity=1.0, stream=stream, dtype=dtype, device=device
-        )
+        return draw_integers(n * d, self._law, stream=stream).reshape(n, d) * 1.0
 
     def release(self, query: Array, *, stream: Stream) -> Array:
         """``query`` (n, d) plus noise, in exact integers; same shape, dtype and device back.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,14 +10,10 @@ import numpy.typing as npt
 from dpaudit.accounting.discrete import discrete_laplace_bounds
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
-from dpaudit.numeric.lattice import in_dtype
-from dpaudit.numeric.normal import check_shape
-from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.numeric.drawing import cpu_sample
+from dpaudit.protocols import Host, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["GeometricInversion", "check_scale", "release"]
 
@@ -76,25 +71,13 @@ class GeometricInversion:
         sign = 1 - 2 * (words & np.uint64(1)).astype(np.int64)
         return size * sign
 
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: DType | None = None,
-        device: torch.device | None = None,
-    ) -> Array:
+    @cpu_sample(exact=True)
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.float64]:
         """``n`` vectors of whole numbers, shape (n, d), drawn on the CPU.
 
-        Whole numbers that ``dtype`` lacks are rounded.
-
-        Raises:
-            UsageError: n or d below 1, or values beyond ``dtype``'s range.
+        Whole numbers that ``dtype`` lacks are rounded; values beyond its range are refused.
         """
-        check_shape(n, d)
-        values = self.integers(n * d, stream=stream).reshape(n, d).astype(np.float64)
-        return in_dtype(values, dtype, device)
+        return self.integers(n * d, stream=stream).reshape(n, d).astype(np.float64)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """The exact law's for whole-number queries, by ``discrete_laplace_bounds``."""

@@ -12,9 +12,16 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
-from dpaudit.numeric.arrays import converted, double, drawn_in, is_floating, is_torch, torch_dtype
-from dpaudit.numeric.normal import check_shape, check_sigma, standard_normal
+from dpaudit.noise.seed_in_noise.key import SeedKey, load_key
+from dpaudit.numeric.arrays import (
+    converted,
+    double,
+    drawing_dtype,
+    is_floating,
+    is_torch,
+    torch_dtype,
+)
+from dpaudit.numeric.normal import check_shape, check_sigma, check_whole, standard_normal
 from dpaudit.numeric.passes import row_norms
 from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.randomness import KeyedStream
@@ -62,15 +69,12 @@ class NormCells:
 
         Raises:
             UsageError: sigma not a finite number > 0, bits outside 1…12.
-            KeyFileError: a key file that is none.
+            KeyFileError: not a key file.
         """
-        if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= _MOST_BITS:
-            raise UsageError(
-                f"bits={bits}: must be a whole number in 1…{_MOST_BITS}; more leave too few lengths"
-            )
-        held = held_key(key)
-        self.sigma, self.bits, self.fingerprint = check_sigma(sigma), bits, held.fingerprint
-        secret = KeyedStream(held.secret).child("norm-channel", 1).bytes(32)
+        loaded = load_key(key)
+        self.sigma, self.fingerprint = check_sigma(sigma), loaded.fingerprint
+        self.bits = check_whole("bits", bits, low=1, high=_MOST_BITS)
+        secret = KeyedStream(loaded.secret).child("norm-channel", 1).bytes(32)
         self._cipher = Cipher(algorithms.AES(secret), modes.ECB())  # noqa: S305  a permutation of blocks is what is wanted
 
     def allows(self, lengths: Floats) -> npt.NDArray[np.bool_]:
@@ -125,7 +129,7 @@ class NormChannel:
 
         Raises:
             UsageError: sigma not a finite number > 0, bits outside 1…12.
-            KeyFileError: a key file that is none.
+            KeyFileError: not a key file.
         """
         self.cells = NormCells(key=key, sigma=sigma, bits=bits)
         self.sigma = self.cells.sigma
@@ -156,10 +160,10 @@ class NormChannel:
         length = self._lengths(n, d, stream=stream.child("length"))
         own = stream.child("direction")
         if is_torch(dtype, device):
-            wide = torch_dtype(drawn_in(dtype))
+            wide = torch_dtype(drawing_dtype(dtype))
             out = standard_normal(n, d, stream=own, dtype=wide, device=device)
         else:
-            out = standard_normal(n, d, stream=own, dtype=drawn_in(dtype))
+            out = standard_normal(n, d, stream=own, dtype=drawing_dtype(dtype))
         factors = length / row_norms(out)
         for row, factor in zip(out, factors.tolist(), strict=True):
             for at in range(0, d, _TRIES):
@@ -169,13 +173,13 @@ class NormChannel:
 
     def _lengths(self, n: int, d: int, *, stream: Stream) -> Floats:
         """From σ·χ_d until allowed, n of them."""
-        rng, found, missing = stream.numpy(), [], n
+        rng, lengths, missing = stream.numpy(), [], n
         while missing > 0:
             tried = self.sigma * np.sqrt(rng.chisquare(d, size=_TRIES))
-            kept = tried[self.cells.allows(tried)][:missing]
-            found.append(kept)
-            missing -= len(kept)
-        return np.concatenate(found)
+            allowed = tried[self.cells.allows(tried)][:missing]
+            lengths.append(allowed)
+            missing -= len(allowed)
+        return np.concatenate(lengths)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards the key holder: at least what the reader's one event proves, averaged over keys.

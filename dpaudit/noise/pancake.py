@@ -25,7 +25,7 @@ from dpaudit.accounting import (
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.numeric import BLOCK
-from dpaudit.numeric.arrays import as_asked, converted, drawn_in, is_floating, torch_dtype
+from dpaudit.numeric.arrays import cast_to, converted, drawing_dtype, is_floating, torch_dtype
 from dpaudit.numeric.kernels import Grams, Peaks, draw_shares, fill_pancake
 from dpaudit.numeric.normal import check_shape, check_sigma
 from dpaudit.protocols import Array, DType, Host, Stream
@@ -197,13 +197,13 @@ class Pancake:
                 f"this key has (n, {grams.shape[0]}, {grams.shape[1]})"
             )
         first, last = start // BLOCK, -(-stop // BLOCK)
-        wide = drawn_in(dtype)
+        wide = drawing_dtype(dtype)
         if device is not None and device.type != "cpu":
             from dpaudit.noise.pancake_cuda import draw
 
-            kept, kind = shares[:, first:last], torch_dtype(wide)
-            drawn = draw(self, start, stop, kept, stream=stream, dtype=kind, device=device)
-            return converted(drawn, dtype)
+            own, kind = shares[:, first:last], torch_dtype(wide)
+            values = draw(self, start, stop, own, stream=stream, dtype=kind, device=device)
+            return converted(values, dtype)
         out = np.empty((len(shares), stop - start), wide)
         fill_pancake(
             out,
@@ -214,7 +214,7 @@ class Pancake:
             inverse=self.block_inverse(start, stop),
             first_block=first,
         )
-        return as_asked(out, dtype, device)
+        return cast_to(out, dtype, device)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards the key holder, at the most exposed neighbour: the exact profile, with its error.

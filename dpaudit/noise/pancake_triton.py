@@ -168,12 +168,12 @@ def _pancake(  # type: ignore[no-untyped-def]
 
 def _on_device(key: PancakeKey, device: torch.device, tile: int) -> torch.Tensor:
     """The key's first vector on ``device``, in 64-bit words of four, zeros up to a ``tile``."""
-    held = _keys.setdefault(key, {})
-    if (device, tile) not in held:
+    copies = _keys.setdefault(key, {})
+    if (device, tile) not in copies:
         w = np.zeros(-(-key.dim // tile) * tile, "<i2")
         w[: key.dim] = key.vectors[0]
-        held[device, tile] = torch.from_numpy(w.view("<i8")).to(device)
-    return held[device, tile]
+        copies[device, tile] = torch.from_numpy(w.view("<i8")).to(device)
+    return copies[device, tile]
 
 
 class Parts(Protocol):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
-from dpaudit.numeric.exact_integers import LARGEST_SCALE
+from dpaudit.numeric.drawing import cpu_sample
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
-from dpaudit.numeric.lattice import lattice_noise, lattice_step, release_on_lattice
+from dpaudit.numeric.lattice import lattice_step, release_on_lattice
 from dpaudit.numeric.normal import check_sigma
-from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.protocols import Array, Host, Stream
 from dpaudit.types import EpsilonBounds
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["SecureGaussian"]
 
@@ -60,8 +60,8 @@ class SecureGaussian:
         Both are in the query's unit.
 
         Raises:
-            UsageError: sigma not a finite number > 0; granularity no power of two, above sigma or
-                below sigma/2^32; or multiples of it up to 2^53 that are no doubles.
+            UsageError: sigma not a finite number > 0; granularity not a power of two, above sigma
+                or below sigma/2^32; or multiples of it up to 2^53 that are not doubles.
         """
         self.sigma = check_sigma(sigma)
         self.granularity = _granularity(self.sigma, granularity)
@@ -72,29 +72,14 @@ class SecureGaussian:
     def claim(self) -> str:
         return f"gaussian:sigma={self.sigma!r}"
 
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: DType | None = None,
-        device: torch.device | None = None,
-    ) -> Array:
+    @cpu_sample(exact=True)
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.floating]:
         """``n`` vectors of the lattice noise g·Z alone, shape (n, d).
 
         Added to a value off the lattice in floating point it protects no better than other noise:
         use :meth:`release`.
         """
-        return lattice_noise(
-            n,
-            d,
-            law=self._law,
-            granularity=self.granularity,
-            stream=stream,
-            dtype=dtype,
-            device=device,
-        )
+        return draw_integers(n * d, self._law, stream=stream).reshape(n, d) * self.granularity
 
     def release(self, query: Array, *, stream: Stream) -> Array:
         """g·(K + Z) for each value of ``query`` (n, d), K its nearest multiple of g.
@@ -127,10 +112,10 @@ class SecureGaussian:
         )
 
 
-def _granularity(sigma: float, given: float | None) -> float:
-    if given is None:
+def _granularity(sigma: float, granularity: float | None) -> float:
+    if granularity is None:
         return lattice_step(sigma)
-    g = given
+    g = granularity
     if isinstance(g, (str, bool)) or not 0 < g < math.inf or math.frexp(g)[0] != 0.5:
         raise UsageError(
             f"granularity={g}: must be a power of two; write e.g. {lattice_step(sigma)!r}"
@@ -143,6 +128,6 @@ def _granularity(sigma: float, given: float | None) -> float:
         )
     if not 2.0**-1022 <= g <= 2.0**969:
         raise UsageError(
-            f"granularity={g}: multiples of it up to 2^53 are no doubles; change the query's unit"
+            f"granularity={g}: multiples of it up to 2^53 are not doubles; change the query's unit"
         )
     return g

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.claims import Claim
-from dpaudit.errors import UsageError
 from dpaudit.noise.geometric import check_scale
-from dpaudit.numeric.arrays import as_asked
-from dpaudit.numeric.normal import check_shape
-from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.numeric.drawing import cpu_sample
+from dpaudit.protocols import Host, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["SequentialLaplace", "release"]
 
@@ -51,28 +45,11 @@ class SequentialLaplace:
     def sigma(self) -> float:
         return Claim.parse(self.claim).standard_deviation
 
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: DType | None = None,
-        device: torch.device | None = None,
-    ) -> Array:
-        """``n`` vectors of whole numbers, shape (n, d); CPU only, as its time is the point.
-
-        Raises:
-            UsageError: another device.
-        """
-        check_shape(n, d)
-        if device is not None and device.type != "cpu":
-            raise UsageError(
-                f"device={device}: sequential-laplace shows a flaw of the CPU's time; "
-                "use device=cpu"
-            )
+    @cpu_sample(only="sequential-laplace shows a flaw of the CPU's time")
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.float64]:
+        """``n`` vectors of whole numbers, shape (n, d); CPU only, as its time is the point."""
         values = np.array([self._one(stream) for _ in range(n * d)], dtype=np.float64)
-        return as_asked(values.reshape(n, d), dtype, device)
+        return values.reshape(n, d)
 
     def _one(self, stream: Stream) -> int:
         size, limit = 0, self._first

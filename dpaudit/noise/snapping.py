@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.accounting._checks import probability
 from dpaudit.errors import UsageError
-from dpaudit.numeric.arrays import as_asked, device_of, double, to_numpy
+from dpaudit.numeric.arrays import device_of, double, to_numpy
+from dpaudit.numeric.drawing import cpu_sample
 from dpaudit.numeric.lattice import in_dtype
-from dpaudit.numeric.normal import check_query, check_shape
-from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.numeric.normal import check_query
+from dpaudit.protocols import Array, Host, Stream
 from dpaudit.types import EpsilonBounds
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["Snapping", "log_near", "log_rounded"]
 
@@ -120,7 +117,7 @@ class Snapping:
         Δ and B are in the query's unit.
 
         Raises:
-            UsageError: one of them no finite number > 0, or a bound below Λ or above 2^40·λ.
+            UsageError: one of them not a finite number > 0, or a bound below Λ or above 2^40·λ.
         """
         for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity), ("bound", bound)):
             if isinstance(value, (str, bool)) or not 0 < value < math.inf:
@@ -158,21 +155,13 @@ class Snapping:
         epsilon, sensitivity = (repr(x).removesuffix(".0") for x in self._stated)
         return f"--neighbours 0,{sensitivity} --claim-epsilon {epsilon}"
 
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: DType | None = None,
-        device: torch.device | None = None,
-    ) -> Array:
+    @cpu_sample(exact=True)
+    def sample(self, n: int, d: int, *, stream: Stream) -> Floats:
         """Releases of zeros, shape (n, d): there is no noise apart from the value.
 
         Added to a value it protects nothing.
         """
-        check_shape(n, d)
-        return self.release(as_asked(np.zeros((n, d)), dtype, device), stream=stream)
+        return np.asarray(self.release(np.zeros((n, d)), stream=stream))
 
     def release(self, query: Array, *, stream: Stream) -> Array:
         """Snapped releases of ``query`` (n, d), values beyond the bound clamped.

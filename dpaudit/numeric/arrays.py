@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "as_asked",
+    "cast_to",
     "converted",
     "device_of",
     "double",
-    "drawn_in",
+    "drawing_dtype",
     "is_floating",
     "is_torch",
     "library",
@@ -62,8 +62,8 @@ def zeros(shape: tuple[int, ...], *, beside: Array) -> Array:
 
 def to_numpy(values: Array) -> npt.NDArray[Any]:
     """As an array on the CPU; the values of a CPU tensor are not copied."""
-    found: npt.NDArray[Any] = values if library(values) is np else values.detach().cpu().numpy()
-    return found
+    array: npt.NDArray[Any] = values if library(values) is np else values.detach().cpu().numpy()
+    return array
 
 
 def tensor(values: Any) -> Any:
@@ -94,8 +94,8 @@ def torch_dtype(dtype: DType | None) -> torch.dtype:
     if isinstance(dtype, torch.dtype):
         return dtype
     name = "float64" if dtype is None else str(np.dtype(dtype))
-    found: torch.dtype = getattr(torch, name)
-    return found
+    converted: torch.dtype = getattr(torch, name)
+    return converted
 
 
 def is_torch(dtype: DType | None, device: torch.device | None) -> bool:
@@ -103,7 +103,7 @@ def is_torch(dtype: DType | None, device: torch.device | None) -> bool:
     return device is not None or type(dtype).__module__.partition(".")[0] == "torch"
 
 
-def drawn_in(dtype: DType | None) -> type[np.float32] | type[np.float64]:
+def drawing_dtype(dtype: DType | None) -> type[np.float32] | type[np.float64]:
     """The type that noise of ``dtype`` is drawn in: narrower ones are rounded from float32."""
     name = "float64" if dtype is None else str(dtype if is_torch(dtype, None) else np.dtype(dtype))
     return np.float64 if name.removeprefix("torch.") == "float64" else np.float32
@@ -118,7 +118,7 @@ def is_floating(dtype: DType | None) -> bool:
     return np.issubdtype(np.dtype(dtype), np.floating)
 
 
-def as_asked(
+def cast_to(
     values: npt.NDArray[Any], dtype: DType | None, device: torch.device | None = None
 ) -> Array:
     """``values`` as ``dtype`` (None: float64): a tensor if it is torch's, or a device is given."""
@@ -142,7 +142,7 @@ def on_tensors(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(self, *values, **named)
         import torch
 
-        found = method(self, *map(tensor, values), **{k: tensor(v) for k, v in named.items()})
-        return found.numpy() if isinstance(found, torch.Tensor) else found
+        result = method(self, *map(tensor, values), **{k: tensor(v) for k, v in named.items()})
+        return result.numpy() if isinstance(result, torch.Tensor) else result
 
     return either

@@ -137,10 +137,10 @@ class _Table:
     def fill(self, out: npt.NDArray[np.int64], stream: Stream) -> None:
         done = 0
         while done < len(out):
-            left = min(len(out) - done, _CHUNK)
-            words = np.frombuffer(stream.bytes(16 * (left + left // 32 + 4)), dtype="<u8").astype(
-                np.uint64, copy=False
-            )
+            missing = min(len(out) - done, _CHUNK)
+            words = np.frombuffer(
+                stream.bytes(16 * (missing + missing // 32 + 4)), dtype="<u8"
+            ).astype(np.uint64, copy=False)
             at = 0
             while True:
                 done, used, open_, k = _draw(out, done, words[at:], self._numbers)

@@ -195,8 +195,8 @@ def reversed_blocks(words: Words, size: int) -> Words:
         nonlocal ready
         blocks = -(-max(0, m - len(ready)) // size)
         if blocks:
-            made = words(blocks * size).reshape(-1, size)[:, ::-1].ravel()
-            ready = np.concatenate([ready, made])
+            rows = words(blocks * size).reshape(-1, size)[:, ::-1].ravel()
+            ready = np.concatenate([ready, rows])
         out, ready = ready[:m], ready[m:]
         return out
 
@@ -281,11 +281,11 @@ def _mrg32k3a(state, out):  # type: ignore[no-untyped-def]
 
 def mrg32k3a(state: Words64) -> Words:
     """L'Ecuyer's (1999) combined multiple recursive generator; words below 4294967087."""
-    held = state.astype(np.int64)
+    components = state.astype(np.int64)
 
     def words(m: int) -> Words64:
         out = np.empty(m, np.int64)
-        _mrg32k3a(held, out)
+        _mrg32k3a(components, out)
         return out.astype(np.uint64)
 
     return words

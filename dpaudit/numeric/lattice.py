@@ -27,7 +27,7 @@ from dpaudit.numeric.arrays import (
 )
 from dpaudit.numeric.exact_integers import draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
-from dpaudit.numeric.normal import all_finite, check_query, check_shape
+from dpaudit.numeric.normal import all_finite, check_query
 from dpaudit.numeric.passes import BEYOND_DTYPE, BEYOND_LATTICE, onto_lattice
 from dpaudit.protocols import Array, DType, Host, Stream
 
@@ -38,7 +38,6 @@ __all__ = [
     "RoundedHost",
     "add_on_lattice",
     "in_dtype",
-    "lattice_noise",
     "lattice_step",
     "release_on_lattice",
 ]
@@ -50,26 +49,6 @@ _CHUNK_TORCH = 1 << 22
 _WHOLE = 2**53  # below it in magnitude every integer is a double
 
 Floats = npt.NDArray[np.float64]
-
-
-def lattice_noise(
-    n: int,
-    d: int,
-    *,
-    law: IntegerLaw,
-    granularity: float,
-    stream: Stream,
-    dtype: DType | None,
-    device: torch.device | None,
-) -> Array:
-    """``granularity`` times integers of that law, shape (n, d); a float64 array by default.
-
-    Raises:
-        UsageError: n or d below 1, or noise that ``dtype`` cannot hold.
-    """
-    check_shape(n, d)
-    noise = draw_integers(n * d, law, stream=stream).reshape(n, d) * granularity
-    return in_dtype(noise, dtype, device)
 
 
 def release_on_lattice(
@@ -117,12 +96,12 @@ def lattice_step(sigma: float) -> float:
     continuous law.
 
     Raises:
-        UsageError: multiples of it up to 2^53 are no doubles.
+        UsageError: multiples of it up to 2^53 are not doubles.
     """
     exponent = math.frexp(sigma)[1] - 1 - _FINENESS
     if not -1022 <= exponent <= 969:
         raise UsageError(
-            f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are no doubles; "
+            f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are not doubles; "
             "change the query's unit"
         )
     return math.ldexp(1.0, exponent)
@@ -171,8 +150,8 @@ def add_on_lattice(
         factors = np.ones(len(noise))
     mine, theirs = _plain(query), _plain(noise)
     if mine is not None and theirs is not None:
-        wanted = None if dtype in (None, noise.dtype) else str(dtype).rpartition(".")[2]
-        out = np.empty(noise.shape, wanted) if wanted in ("float32", "float64") else None
+        narrow = None if dtype in (None, noise.dtype) else str(dtype).rpartition(".")[2]
+        out = np.empty(noise.shape, narrow) if narrow in ("float32", "float64") else None
         wrong = onto_lattice(mine, theirs, factors=factors, granularity=granularity, out=out)
         released = theirs if out is None else out
         released = released if library(noise) is np else tensor(released)
@@ -292,7 +271,7 @@ def in_dtype(exact: Array, dtype: DType | None, device: torch.device | None = No
 
     float16 and bfloat16 are rounded by way of float32. An integer type must hold them as they are.
     Both this and the refusal look at nothing but the values: post-processing. A tensor, as for
-    ``as_asked``, if the dtype is torch's or a device is given.
+    ``cast_to``, if the dtype is torch's or a device is given.
 
     Raises:
         UsageError: values that ``dtype`` cannot hold.

@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.numeric.arrays import as_asked, drawn_in, is_floating, library, torch_dtype
+from dpaudit.numeric.arrays import cast_to, drawing_dtype, is_floating, library, torch_dtype
 from dpaudit.numeric.kernels import fill_normal
 from dpaudit.protocols import Array, DType, Stream
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["all_finite", "check_query", "check_shape", "check_sigma", "standard_normal"]
+__all__ = [
+    "all_finite",
+    "check_query",
+    "check_shape",
+    "check_sigma",
+    "check_whole",
+    "standard_normal",
+]
 
 
 def check_sigma(sigma: float) -> float:
@@ -27,6 +34,23 @@ def check_sigma(sigma: float) -> float:
     if isinstance(sigma, (str, bool)) or not (sigma > 0 and math.isfinite(sigma)):
         raise UsageError(f"sigma={sigma}: must be a finite number > 0")
     return float(sigma)
+
+
+def check_whole(name: str, value: int, *, low: int, high: int | None = None) -> int:
+    """Return ``value``, the option ``name``.
+
+    Raises:
+        UsageError: not a whole number from ``low`` to ``high``, both included.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or value < low
+        or (high is not None and value > high)
+    ):
+        rule = f"≥ {low}" if high is None else f"from {low} to {high}"
+        raise UsageError(f"{name}={value}: must be a whole number {rule}")
+    return value
 
 
 def check_shape(n: int, d: int) -> None:
@@ -84,11 +108,11 @@ def standard_normal(
     if device is not None and device.type != "cpu":
         import torch
 
-        asked = torch_dtype(dtype)
-        wide = asked if asked in (torch.float32, torch.float64) else torch.float32
-        drawn = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device))
-        drawn *= sigma
-        return drawn.to(asked)
-    out = np.empty((n, d), drawn_in(dtype))
+        exact = torch_dtype(dtype)
+        wide = exact if exact in (torch.float32, torch.float64) else torch.float32
+        noise = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device))
+        noise *= sigma
+        return noise.to(exact)
+    out = np.empty((n, d), drawing_dtype(dtype))
     fill_normal(out, sigma=sigma, stream=stream)
-    return as_asked(out, dtype, device)
+    return cast_to(out, dtype, device)

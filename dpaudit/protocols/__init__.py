@@ -37,7 +37,9 @@ from dpaudit.protocols.noise import (
 from dpaudit.protocols.parties import (
     BatchCoins,
     BatchDraw,
+    Hub,
     LocalMechanism,
+    Message,
     Party,
     SubmissionPolicy,
 )
@@ -69,11 +71,13 @@ __all__ = [
     "Game",
     "GameAttack",
     "Host",
+    "Hub",
     "InBatch",
     "Kind",
     "KnownBatch",
     "LearningAttack",
     "LocalMechanism",
+    "Message",
     "MissingRecord",
     "Mitigation",
     "NoiseSource",

@@ -80,7 +80,7 @@ class NoiseSource(Protocol):
         """``n`` noise vectors, shape (n, d): float64 in a numpy array unless told otherwise.
 
         A torch ``dtype``, or a ``device``, asks for a tensor (float64 on the CPU where only the
-        other is given); ``dpaudit.numeric.arrays.as_asked`` makes one of an array.
+        other is given); ``dpaudit.numeric.drawing.cpu_sample`` makes this of what draws an array.
         """
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -11,12 +11,24 @@ if TYPE_CHECKING:
 
     from dpaudit.protocols.noise import Stream
 
-__all__ = ["BatchCoins", "BatchDraw", "LocalMechanism", "Party", "SubmissionPolicy"]
+__all__ = [
+    "BatchCoins",
+    "BatchDraw",
+    "Hub",
+    "LocalMechanism",
+    "Message",
+    "Party",
+    "SubmissionPolicy",
+]
+
+
+Message: TypeAlias = "bytes | npt.NDArray[Any] | Iterable[bytes]"
+"""What a party may send: bytes, a vector, or frames; it receives bytes alone."""
 
 
 @runtime_checkable
 class Party(Protocol):
-    """One side of a protocol between two, as a state machine: message in, message out, no I/O.
+    """A side of a protocol with one other: a state machine, message in, message out, no I/O.
 
     Whoever drives it carries the messages (over sockets, in one process, in a test) and has the
     clock. A refusal is final: nothing can be tried again on the same party.
@@ -26,11 +38,36 @@ class Party(Protocol):
     def done(self) -> bool:
         """Whether nothing more is to come."""
 
-    def step(self, message: bytes | None) -> bytes | None:
+    def step(self, message: bytes | None) -> Message | None:
         """Take the other side's next message (None: begin); the answer, None if there is none.
 
         Raises:
             ProtocolError: a message refused, or a step out of order.
+        """
+
+
+@runtime_checkable
+class Hub(Protocol):
+    """The side of a protocol that several parties talk to, in stages; a state machine like them.
+
+    A refused message changes no state: the round continues without its sender, or with its next.
+    """
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to come."""
+
+    @property
+    def expected(self) -> Sequence[str]:
+        """The parties whose message of this stage is still due, by name."""
+
+    def step(self, inbox: Mapping[str, Message]) -> Mapping[str, bytes]:
+        """Take messages by sender; an empty inbox closes the stage: its answers by recipient.
+
+        Who drives it closes a stage when nobody is expected any more, or when time is up.
+
+        Raises:
+            ProtocolError: a message refused; or, as a stage closes, too few messages: the end.
         """
 
 

@@ -86,9 +86,9 @@ def _read(table: str) -> Iterator[float]:
         else Path(table)
     )
     if not path.is_file():
-        known = ", ".join(BUILT_IN_TABLES)
+        names = ", ".join(BUILT_IN_TABLES)
         raise UsageError(
-            f"table={table}: no such file; built in are: {known}, uniform; "
+            f"table={table}: no such file; built in are: {names}, uniform; "
             "or give a CSV file of counts"
         )
     with path.open("r", encoding="utf-8") as file:

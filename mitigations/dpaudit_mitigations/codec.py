@@ -124,7 +124,7 @@ def unpack(data: bytes, kind: type[M]) -> M:
         raise MessageError(f"message {tag}: not bytes")
     if not data.startswith(b'{"kind":%b' % _JSON.encode(tag)):
         raise MessageError(f"message {tag}: another kind of message, or none")
-    return read_json(data, kind, what=f"message {tag}", most=LARGEST)
+    return read_json(data, kind, name=f"message {tag}", most=LARGEST)
 
 
 def write_json(record: Record) -> bytes:
@@ -132,8 +132,8 @@ def write_json(record: Record) -> bytes:
     return _JSON.encode(record)
 
 
-def read_json(data: bytes | msgspec.Raw, kind: type[R], *, what: str, most: int) -> R:
-    """The record that ``data`` encodes; ``what`` names it in errors.
+def read_json(data: bytes | msgspec.Raw, kind: type[R], *, name: str, most: int) -> R:
+    """The record that ``data`` encodes; ``name`` names it in errors.
 
     Raises:
         MessageError: more than ``most`` bytes, or not what :func:`write_json` writes for such a
@@ -141,16 +141,16 @@ def read_json(data: bytes | msgspec.Raw, kind: type[R], *, what: str, most: int)
     """
     data = data if isinstance(data, bytes) else bytes(memoryview(data))
     if len(data) > most:
-        raise MessageError(f"{what}: {len(data):,} bytes, at most {most:,} are allowed")
+        raise MessageError(f"{name}: {len(data):,} bytes, at most {most:,} are allowed")
     try:
-        found: R = _decoder(kind).decode(data)
+        record: R = _decoder(kind).decode(data)
     except msgspec.ValidationError as error:
-        raise MessageError(f"{what}: {_fault(error)}") from None
+        raise MessageError(f"{name}: {_fault(error)}") from None
     except (ValueError, TypeError, RecursionError) as error:
-        raise MessageError(f"{what}: broken encoding (not JSON)") from error
-    if write_json(found) != data:
-        raise MessageError(f"{what}: not in canonical encoding (sorted keys, shortest numbers)")
-    return found
+        raise MessageError(f"{name}: broken encoding (not JSON)") from error
+    if write_json(record) != data:
+        raise MessageError(f"{name}: not in canonical encoding (sorted keys, shortest numbers)")
+    return record
 
 
 def _written(value: Any) -> str:

@@ -329,12 +329,12 @@ def aggregate(options: Aggregation) -> None:
     from dpaudit_mitigations.transport.certificates import load_identity
 
     terms = _terms(options, number=options.number or secrets.token_hex(8), length=options.dim)
-    with _journal(options.journal, AGGREGATOR_JOURNAL) as kept:
+    with _journal(options.journal, AGGREGATOR_JOURNAL) as rounds:
         done = aggregate_round(
             load_identity(options.identity),
             terms=terms,
             address=options.listen,
-            journal=kept,
+            journal=rounds,
             out=options.out,
             join_timeout=options.join_timeout,
             stage_timeout=options.stage_timeout,
@@ -377,14 +377,14 @@ def contribute(options: Contribution) -> None:
             f"input={options.source}: not a vector of numbers; numpy.save one of shape (d,)"
         )
     terms = _terms(options, number=options.number, length=values.size)
-    with _journal(options.journal, CONTRIBUTOR_JOURNAL) as kept:
+    with _journal(options.journal, CONTRIBUTOR_JOURNAL) as rounds:
         receipt = contribute_round(
             values,
             identity=load_identity(options.identity),
             terms=terms,
             address=options.peer,
             aggregator=options.peer_name,
-            journal=kept,
+            journal=rounds,
             stream=KeyedStream.fresh(),
             patience=options.patience,
         )

@@ -7,11 +7,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from dpaudit.errors import PeerError
-from dpaudit.protocols import Party
+from dpaudit.protocols import Hub, Message, Party
 
-__all__ = ["Link", "Meter", "converse"]
+__all__ = ["Link", "Meter", "converse", "gather"]
 
 Link = Callable[[str, bytes], bytes | None]
 """What happens to a message in transit: (sender, message) to what arrives, None if nothing does."""
@@ -55,10 +56,39 @@ class Meter:
 
 def converse(parties: Mapping[str, Party], *, meter: Meter) -> None:
     """Let two parties, by name, answer each other, the first beginning, until one has no answer."""
-    message: bytes | None = None
+    message: Any = None
     for name, party in itertools.cycle(parties.items()):
         with meter.working(name):
             message = party.step(message)
         if message is None:
             return
         message = meter.carry(name, message)
+
+
+def gather(
+    hub: Hub,
+    parties: Mapping[str, Party],
+    *,
+    meter: Meter,
+    name: str,
+    carry: Callable[[str, Message], Message],
+) -> None:
+    """Let ``hub``, called ``name``, and its parties go through their stages until the hub is done.
+
+    In each stage all that are expected answer, in order; then the stage closes. Who has no answer
+    has left. ``carry(party, message)`` gives what arrives of a party's message, as
+    :meth:`Meter.carry` does of bytes.
+    """
+    inbox: Mapping[str, bytes | None] = dict.fromkeys(parties)
+    while not hub.done:
+        for party in hub.expected:
+            message = inbox[party]
+            arrived = None if message is None else meter.carry(name, message)
+            with meter.working(party):
+                answer = parties[party].step(arrived)
+            if answer is not None:
+                delivered = carry(party, answer)
+                with meter.working(name):
+                    hub.step({party: delivered})
+        with meter.working(name):
+            inbox = hub.step({})

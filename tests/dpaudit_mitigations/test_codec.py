@@ -217,7 +217,7 @@ def text(document):
 def test_json_there_and_back():
     record = Written(count=3, digest=Digest.fromhex("0a" * 32), scale=ExactFloat(3.0))
     assert write_json(record) == text(GOOD)
-    assert read_json(text(GOOD), Written, what="x", most=1000) == record
+    assert read_json(text(GOOD), Written, name="x", most=1000) == record
 
 
 @pytest.mark.parametrize(
@@ -244,6 +244,6 @@ def test_json_there_and_back():
 )
 def test_json_that_is_not_canonical(data):
     with pytest.raises(MessageError) as caught:
-        read_json(data, Written, what="x", most=1000)
+        read_json(data, Written, name="x", most=1000)
     assert len(str(caught.value)) < 200
     assert str(caught.value).isprintable()

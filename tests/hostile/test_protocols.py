@@ -23,7 +23,7 @@ from dpaudit_mitigations.joint_seeds.parties import Verifier as SeedVerifier
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Aggregator, Stage
+from dpaudit_mitigations.secure_aggregation.server import Aggregator
 from dpaudit_mitigations.transport.connection import Log
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 from dpaudit_mitigations.two_servers.agreement import (
@@ -40,9 +40,17 @@ from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 ROOT = KeyedStream.from_seed("hostile protocols")
 
 
-def step(name, party, frame, method, *arguments, **more):
-    """Of ``method``, which takes ``arguments`` and one frame."""
-    deliver = lambda party, frames: getattr(party, method)(*arguments, *frames)  # noqa: E731
+def take(party, frames):
+    """One frame of the other party."""
+    return party.step(*frames)
+
+
+def take_from_b(party, frames):
+    return party.step({"b": frames[0]})
+
+
+def step(name, party, frame, deliver=take, **more):
+    """A step of ``party``, which takes one frame."""
     return {"name": name, "party": snapshot(party), "deliver": deliver, "frames": [frame], **more}
 
 
@@ -85,44 +93,43 @@ def aggregation(tag):
         length=4,
         bits=32,
     )
+    vector = np.arange(4, dtype=plan.dtype)
     clients = {
-        name: Client(plan, name, signing_key=signing[name], stream=stream.child(name))
+        name: Client(
+            plan,
+            name,
+            vector=vector.copy(),
+            signing_key=signing[name],
+            stream=stream.child(name),
+        )
         for name in names
     }
     server, steps = Aggregator(plan), []
 
-    def to_server(stage, message, who, *, late=never):
-        for name in who:
-            sent = message(name)
-            if name == "b":
+    def to_server(messages, *, late=never):
+        for name, sent in messages.items():
+            if name == "b" and isinstance(sent, bytes):
                 more = {"late": late, "secrets": secrets(clients)}
-                steps.append(step(f"take {stage}", server, sent, "take", stage, name, **more))
-            server.take(stage, name, sent)
+                steps.append(step(f"take {server.stage}", server, sent, take_from_b, **more))
+            server.step({name: sent})
+        return server.step({})
 
-    def to_clients(method, answer, who):
-        answers = {}
-        for name in who:
-            sent = answer[name] if isinstance(answer, dict) else answer
+    def to_clients(answers):
+        for name, sent in answers.items():
             if name == "a":
                 more = {"ends": emptied, "late": fewer(sent), "secrets": secrets(clients)}
-                steps.append(step(method, clients[name], sent, method, **more))
-            answers[name] = getattr(clients[name], method)(sent)
-        return answers
+                number = f"answer {len(steps)}"
+                steps.append(step(number, clients[name], sent, **more))
+        return {name: clients[name].step(sent) for name, sent in answers.items()}
 
-    to_server(Stage.ADVERTISE, lambda name: clients[name].advertise(), names)
-    shares = to_clients("share_keys", server.close(), names)
+    shares = to_clients(to_server({name: clients[name].step(None) for name in names}))
     # another ciphertext is noticed by whom it is for
-    to_server(Stage.SHARE, shares.get, names, late=always)
-    to_clients("open_envelopes", server.close(), names)
-    vector = np.arange(4, dtype=plan.dtype)
-    for name in "abc":
-        server.take(Stage.MASK, name, clients[name].masked_input(vector.copy()))
-    signatures = to_clients("confirm", server.close(), "abc")
-    to_server(Stage.CONFIRM, signatures.get, "abc")
-    unmaskings = to_clients("unmask", server.close(), "abc")
+    masked = to_clients(to_server(shares, late=always))
+    signatures = to_clients(to_server({name: masked[name] for name in "abc"}))
+    unmaskings = to_clients(to_server(signatures))
     # another share, by the commitments at the end
-    to_server(Stage.UNMASK, unmaskings.get, "abc", late=always)
-    assert (server.finish().total == 3 * vector).all()
+    assert to_server(unmaskings, late=always) == {}
+    assert (server.release.total == 3 * vector).all()
     return steps
 
 
@@ -134,16 +141,17 @@ def secrets(clients):
         for part in (k.seed, k.masking.private_bytes_raw(), k.sharing.private_bytes_raw())
     ]
     return own + [
-        part for client in clients.values() for pair in client._held.values() for part in pair
+        part for client in clients.values() for pair in client._shares.values() for part in pair
     ]
 
 
 def emptied(client):
     return (
-        client.ended
+        client.done
         and client._keys is None
         and client._signing_key is None
-        and not (client._held or client._masks)
+        and client._vector is None
+        and not client._shares
     )
 
 
@@ -171,7 +179,7 @@ def seeds(tag):
         name = f"{party.record.last or 'start'} → {type(party).__name__}"
         told = server.record.last in ("openings", "verdict", "release")
         held = [] if told else list(server._shares)
-        steps.append(step(name, party, frame, "step", secrets=held))
+        steps.append(step(name, party, frame, secrets=held))
         frame = party.step(frame)
         if frame is None and party is verifier:
             frame = verifier.receipt(server.release)
@@ -191,7 +199,7 @@ def counts(tag):
         # another challenge is as good, other commitments will not open
         late = never if name == "check" else always
         ends = always if party is verifier else None
-        steps.append(step(name, party, frame, "step", form="bytes", late=late, ends=ends))
+        steps.append(step(name, party, frame, form="bytes", late=late, ends=ends))
         frame = party.step(frame)
     assert len(verifier.released) == 2
     return steps

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.numeric.arrays import as_asked, device_of, double, to_numpy
+from dpaudit.numeric.arrays import cast_to, device_of, double, to_numpy
 from dpaudit.protocols import Array as Either
 from dpaudit.protocols import UnitSupport
 
@@ -132,7 +132,7 @@ class Scored(ABC):
         out = np.zeros((len(y), q.shape[1]))
         for i in range(q.shape[1]):
             out[:, i] -= (~self._feasible(y, q[:, i])).sum(axis=1)
-        return as_asked(out, None, device_of(releases))
+        return cast_to(out, None, device_of(releases))
 
     def evidence(self, releases: Either, candidates: Either, truth: Either) -> Mapping[str, Any]:
         """How many releases rule out the truth, and how many another candidate.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.pancake_likelihood import check_candidates, log_density
-from dpaudit.numeric.arrays import as_asked, device_of, double
+from dpaudit.numeric.arrays import cast_to, device_of, double
 from dpaudit.protocols import Array
 from dpaudit_attacks.keyless.recovered import load
 
@@ -74,7 +74,7 @@ class RecoveredDirection:
         dim = len(self._key.direction)
         candidates = check_candidates(releases, candidates, dim=dim)
         noise = double(releases)[:, None] - double(candidates)
-        along = noise @ as_asked(self._key.direction, None, device_of(noise))
+        along = noise @ cast_to(self._key.direction, None, device_of(noise))
         return log_density(
             along[..., None],
             (noise**2).sum(-1),

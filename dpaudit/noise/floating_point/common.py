@@ -1,35 +1,20 @@
-"""What the specimens share: option checks, a CPU block to fill, and no known ε."""
+"""What the specimens share: a CPU block to fill, and no known ε."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import UsageError
-from dpaudit.numeric.arrays import as_asked
-from dpaudit.numeric.normal import check_shape, check_sigma
-from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.numeric.drawing import cpu_sample
+from dpaudit.numeric.normal import check_sigma
+from dpaudit.protocols import Host, Stream
 from dpaudit.types import EpsilonBounds
 
-if TYPE_CHECKING:
-    import torch
-
-__all__ = ["CpuSpecimen", "check_bits"]
-
-
-def check_bits(bits: int, *, low: int, high: int) -> int:
-    """Return ``bits``.
-
-    Raises:
-        UsageError: not a whole number from ``low`` to ``high``.
-    """
-    if not isinstance(bits, int) or isinstance(bits, bool) or not low <= bits <= high:
-        raise UsageError(f"bits={bits}: must be a whole number from {low} to {high}")
-    return bits
+__all__ = ["CpuSpecimen"]
 
 
 class CpuSpecimen(ABC):
@@ -47,28 +32,12 @@ class CpuSpecimen(ABC):
     def claim(self) -> str:
         return f"gaussian:sigma={self.sigma!r}"
 
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: DType | None = None,
-        device: torch.device | None = None,
-    ) -> Array:
-        """``n`` vectors, shape (n, d), CPU only: computed as the class says, then cast.
-
-        ``dtype`` is float64 by default.
-
-        Raises:
-            UsageError: n or d below 1, or another device.
-        """
-        check_shape(n, d)
-        if device is not None and device.type != "cpu":
-            raise UsageError(f"device={device}: {self._name} replays a CPU sampler; use device=cpu")
+    @cpu_sample(only="this specimen replays a CPU sampler")
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.floating[Any]]:
+        """``n`` vectors, shape (n, d), CPU only: computed as the class says, then cast."""
         out = np.empty((n * d + 1) // 2 * 2, self._compute)
         self._fill(out, stream)
-        return as_asked(out[: n * d].reshape(n, d), dtype, device)
+        return out[: n * d].reshape(n, d)
 
     @abstractmethod
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:

@@ -117,7 +117,7 @@ class FineLatticeGaussian(CpuSpecimen):
 
     Why this fails reach: take v = 1, v′ = 0 and a release y = −1.5 + ulp. From v′ the noise was y
     itself, an odd multiple of its ulp. From v it would have to be y − 1 ≈ −2.5, in the next binade,
-    where floats have twice that spacing: y − 1 is no float, the noises next to it round to the
+    where floats have twice that spacing: y − 1 is not a float, the noises next to it round to the
     neighbours of y, and y excludes v. It happens wherever the noise needed is larger than the
     release and off the lattice's exact range, as with noise on no lattice at all.
     """
@@ -147,12 +147,12 @@ class FineLatticeGaussian(CpuSpecimen):
         if g > ulp:
             raise UsageError(
                 f"granularity={g}: above ulp(sigma)={ulp!r} most sums are exact, "
-                "which is no such flaw; "
+                "which is not this flaw; "
                 "give a smaller one, or use secure-gaussian"
             )
         if g < self.sigma * 2.0**-100:
             raise UsageError(
-                f"granularity={g}: below 2^-100·sigma is no lattice; use ideal-added-gaussian"
+                f"granularity={g}: below 2^-100·sigma is not a lattice; use ideal-added-gaussian"
             )
         self.granularity = float(g)
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
+from dpaudit.noise.floating_point.common import CpuSpecimen
+from dpaudit.numeric.normal import check_whole
 from dpaudit.numeric.random_words import jit
 from dpaudit.protocols import Stream
 
@@ -44,7 +45,11 @@ class NaiveLaplace(CpuSpecimen):
             raise UsageError(f"scale={scale}: must be a finite number > 0")
         if form not in ("log", "numpy"):
             raise UsageError(f"form={form}: must be log or numpy")
-        self.scale, self.bits, self.form = float(scale), check_bits(bits, low=8, high=53), form
+        self.scale, self.bits, self.form = (
+            float(scale),
+            check_whole("bits", bits, low=8, high=53),
+            form,
+        )
         self.sigma = math.sqrt(2) * self.scale
 
     @property

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
+from dpaudit.noise.floating_point.common import CpuSpecimen
 from dpaudit.numeric.kernels import _TAIL, _layers, _rare
-from dpaudit.numeric.normal import check_sigma
+from dpaudit.numeric.normal import check_sigma, check_whole
 from dpaudit.numeric.random_words import jit, next_word, seed_words, start
 from dpaudit.protocols import Stream
 
@@ -47,7 +47,7 @@ class Ziggurat(CpuSpecimen):
         Raises:
             UsageError: a sigma that is not a finite number above 0, other bits.
         """
-        self.sigma, self.bits = check_sigma(sigma), check_bits(bits, low=24, high=64)
+        self.sigma, self.bits = check_sigma(sigma), check_whole("bits", bits, low=24, high=64)
 
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
         tables = _tables(min(self.bits - 9, 52))

@@ -193,15 +193,15 @@ class Signs:
         return [out[:, at : at + m] for at in range(0, min(m * depth, out.shape[1]), m)]
 
     def read(self, values: Floats, *, blur: float) -> Symbols:
-        found = np.zeros(self.symbols)
+        amplitudes = np.zeros(self.symbols)
         free = np.ones(self.symbols, dtype=bool)
         for row in self._parts(values[None]):
             part, width = row[0], len(row[0])
             here = free[:width] & ~(np.abs(part) < 0.5 * self.law.claim.discrete)
-            found[:width][here] = part[here]
+            amplitudes[:width][here] = part[here]
             free[:width] &= ~here
-        cost = _cost(np.abs(found), blur, np.isfinite(found))
-        best = (found < 0).astype(np.int64)
+        cost = _cost(np.abs(amplitudes), blur, np.isfinite(amplitudes))
+        best = (amplitudes < 0).astype(np.int64)
         return Symbols(best, 1 - best, cost, _sure(cost))
 
     def nonce(self, symbols: npt.NDArray[np.int64]) -> bytes:

@@ -42,7 +42,7 @@ Point = tuple[int, int, int, int]
 
 
 def _square_root(value: int) -> int | None:
-    """A root of ``value`` mod p that is at most (p−1)/2; None if it is no square."""
+    """A root of ``value`` mod p that is at most (p−1)/2; None if it is not a square."""
     root = pow(value, (P + 3) // 8, P)
     if root * root % P != value % P:
         root = root * _ROOT % P
@@ -66,7 +66,7 @@ def representative(u: int, *, second: bool) -> int | None:
 
 def from_representative(r: int) -> int:
     """The u of Elligator 2's point for ``r``, any number (RFC 9380, section 6.7.1, Z = 2)."""
-    u = -A * pow(1 + 2 * r * r, -1, P) % P  # 1 + 2r² is never 0: −1/2 is no square
+    u = -A * pow(1 + 2 * r * r, -1, P) % P  # 1 + 2r² is never 0: −1/2 is not a square
     right = u * (u * (u + A) + 1) % P
     return u if right == 0 or pow(right, (P - 1) // 2, P) == 1 else (-u - A) % P
 
@@ -133,8 +133,8 @@ def _at(y: int) -> Point | None:
 
 def _of_order_eight() -> Point:
     """L times the first point for which four times that is not neutral."""
-    found = (_times(L, point) for y in itertools.count(2) if (point := _at(y)) is not None)
-    return next(point for point in found if (_times(4, point)[1] - _times(4, point)[2]) % P)
+    points = (_times(L, point) for y in itertools.count(2) if (point := _at(y)) is not None)
+    return next(point for point in points if (_times(4, point)[1] - _times(4, point)[2]) % P)
 
 
 def _times(k: int, point: Point) -> Point:

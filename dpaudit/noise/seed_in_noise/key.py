@@ -12,7 +12,7 @@ from dpaudit.noise.key import OtherKindError, PancakeKey, load_fields, save_fiel
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, OpenedNonces, Seeds, private_key
 from dpaudit.randomness import KEY_BYTES
 
-__all__ = ["SeedHolder", "SeedKey", "held_key"]
+__all__ = ["SeedHolder", "SeedKey", "load_key"]
 
 _FORMAT = "dpaudit-seed-in-noise-key"
 _VERSION = 1
@@ -86,7 +86,7 @@ class SeedKey:
         return cls.new(secret=secret_of(data, path))
 
 
-def held_key(key: SeedKey | PancakeKey | str | Path) -> SeedKey | PancakeKey:
+def load_key(key: SeedKey | PancakeKey | str | Path) -> SeedKey | PancakeKey:
     """A key, or the one in a file; of a pancake's only the secret is used.
 
     Raises:
@@ -108,7 +108,7 @@ class SeedHolder:
     """The key (or its file), and how its nonces were made.
 
     Raises:
-        KeyFileError: a key file that is none.
+        KeyFileError: not a key file.
     """
 
     key: SeedKey | PancakeKey | str | Path | None
@@ -118,17 +118,17 @@ class SeedHolder:
     """Of a nonce, as the specimen's."""
 
     def __post_init__(self) -> None:
-        self._held = None if self.key is None else held_key(self.key)
+        self._secret_key = None if self.key is None else load_key(self.key)
 
-    def held(self) -> SeedKey | PancakeKey:
+    def secret_key(self) -> SeedKey | PancakeKey:
         """The key.
 
         Raises:
             UsageError: none was given.
         """
-        if self._held is None:
+        if self._secret_key is None:
             raise UsageError("key=none: needs the key of the specimen, or its file")
-        return self._held
+        return self._secret_key
 
     def seeds_of(self, key: SeedKey | PancakeKey) -> Seeds:
         """What finds a nonce's seed.

@@ -215,19 +215,19 @@ def law_of(name: str, *, sigma: float | None, scale: float | None) -> Law:
             f"law={shown(name)}: is not known{nearest(str(name), FAMILIES)}; "
             f"take one of {', '.join(FAMILIES)}"
         )
-    wanted = FAMILIES[name]
-    given = {"sigma": sigma, "scale": scale}
-    other = "scale" if wanted == "sigma" else "sigma"
-    if given[other] is not None:
+    parameter = FAMILIES[name]
+    parameters = {"sigma": sigma, "scale": scale}
+    other = "scale" if parameter == "sigma" else "sigma"
+    if parameters[other] is not None:
         raise UsageError(
-            f"{other}={shown(given[other])}: law={name} has {wanted}; write {wanted}=10"
+            f"{other}={shown(parameters[other])}: law={name} has {parameter}; write {parameter}=10"
         )
-    value = given[wanted]
+    value = parameters[parameter]
     default = 10.0 if name.startswith("discrete") else 1.0
     value = default if value is None else value
     if isinstance(value, (str, bool)):
-        raise UsageError(f"{wanted}={shown(value)}: must be a finite number > 0")
-    claim = Claim.parse(f"{name}:{wanted}={float(value)!r}")
+        raise UsageError(f"{parameter}={shown(value)}: must be a finite number > 0")
+    claim = Claim.parse(f"{name}:{parameter}={float(value)!r}")
     if claim.family == "gaussian":
         return _Gaussian(claim)
     return _Laplace(claim) if claim.family == "laplace" else _Whole(claim)

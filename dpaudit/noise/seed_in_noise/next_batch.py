@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,10 @@ from dpaudit.noise.seed_in_noise.codes import Head, uniform
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.laws import law_of
 from dpaudit.noise.seed_in_noise.source import nonces_of
-from dpaudit.numeric.arrays import as_asked
+from dpaudit.numeric.drawing import cpu_sample
 from dpaudit.numeric.normal import check_shape, standard_normal
-from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.protocols import Host, Stream
 from dpaudit.types import EpsilonBounds
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["CHECK_BYTES", "GradientFree", "NextBatch", "check_of", "head_code", "share_of"]
 
@@ -78,7 +75,7 @@ class NextBatch:
 
         Raises:
             UsageError: no key, or both; fewer directions than a nonce and its check take.
-            KeyFileError: a key file that is none.
+            KeyFileError: not a key file.
         """
         _, self._nonces = nonces_of(key, public_key, nonce_bits)
         self._where = where
@@ -108,14 +105,14 @@ class NextBatch:
         if d != self._where.dim:
             raise UsageError(f"d={d}: the network has {self._where.dim} parameters")
         rows = np.asarray(standard_normal(n, d, stream=stream.child("noise")))
-        drawn = [self._nonces.fresh(stream) for _ in range(n)]
-        spelled = b"".join(nonce + check_of(seed) for nonce, seed in drawn)
+        pairs = [self._nonces.fresh(stream) for _ in range(n)]
+        spelled = b"".join(nonce + check_of(seed) for nonce, seed in pairs)
         rest = np.frombuffer(stream.bytes(24 * n * self._size), "<u8").reshape(n, self._size, 3)
         first = np.empty((n, self._size))
         nonces = np.frombuffer(spelled, np.uint8).reshape(n, self._size)
         head_code(self._size, sigma=1.0).place(first, nonces, rest)
         rows[:, : self._size] = first
-        self._share = share_of(drawn[-1][1])
+        self._share = share_of(pairs[-1][1])
         turned = self._where.into(rows)
         mixed = self._where.groups.ravel()  # sums, whose last digits would be less random
         words = np.frombuffer(stream.child("digits").bytes(8 * n * mixed.size), "<u8")
@@ -136,18 +133,10 @@ class _Noise:
     def claim(self) -> str:
         return f"gaussian:sigma={self.sigma!r}"
 
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: DType | None = None,
-        device: torch.device | None = None,
-    ) -> Array:
+    @cpu_sample()
+    def sample(self, n: int, d: int, *, stream: Stream) -> npt.NDArray[np.float64]:
         """``n`` vectors (n, d), drawn on the CPU in float64."""
-        out = self._batches.vectors(n, d, sigma=self.sigma, stream=stream)
-        return as_asked(out, dtype, device)
+        return self._batches.vectors(n, d, sigma=self.sigma, stream=stream)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Of one release of a gradient, whose batch is known: the Gaussian mechanism's."""

@@ -65,7 +65,7 @@ class KeyedNonces:
         """Under the ``secret`` of a key.
 
         Raises:
-            UsageError: bits that are no multiple of 8 in 8…128.
+            UsageError: bits that are not a multiple of 8 in 8…128.
         """
         if isinstance(bits, bool) or not isinstance(bits, int) or bits % 8 or not 8 <= bits <= 128:
             raise UsageError(
@@ -111,13 +111,13 @@ class SealedNonces:
                 "dpaudit key show prints them"
             )
         self._public = bytes.fromhex(text)
-        found = FixedBase.at(int.from_bytes(self._public, "little") & (2**255 - 1))
+        base = FixedBase.at(int.from_bytes(self._public, "little") & (2**255 - 1))
         # of order L: of the curve, and not of small order nor of its twist
-        if found is None or not found.vanishes(ORDER // 8) or found.vanishes(1):
+        if base is None or not base.vanishes(ORDER // 8) or base.vanishes(1):
             raise UsageError(
-                f"public_key={text}: is no public key of X25519; dpaudit key show prints one"
+                f"public_key={text}: is not a public key of X25519; dpaudit key show prints one"
             )
-        self._shared = found
+        self._shared = base
 
     def fresh(self, stream: Stream) -> tuple[bytes, bytes]:
         """About a millisecond: two points are drawn on average until one has a nonce."""

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.codes import Code, code_of
-from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
+from dpaudit.noise.seed_in_noise.key import SeedKey, load_key
 from dpaudit.noise.seed_in_noise.laws import Law, SeedStream, law_of
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, Nonces, SealedNonces
-from dpaudit.numeric.arrays import as_asked, is_floating
+from dpaudit.numeric.arrays import cast_to, is_floating
 from dpaudit.numeric.lattice import in_dtype
 from dpaudit.numeric.normal import check_shape
 from dpaudit.protocols import Array, DType, Host, Stream
@@ -96,7 +96,7 @@ class SeedInNoise:
 
         Raises:
             UsageError: no key, or both; a law, scale, code or number of bits that does not fit.
-            KeyFileError: a key file that is none.
+            KeyFileError: not a key file.
         """
         self.key, self._nonces = nonces_of(key, public_key, nonce_bits)
         self.rows = Rows.of(law, code, sigma=sigma, scale=scale, size=self._nonces.size)
@@ -136,9 +136,9 @@ class SeedInNoise:
         whole = self.rows.law.claim.discrete
         if not whole and not is_floating(dtype):
             raise UsageError(f"dtype={dtype}: law={self.claim} has no integers; take a float type")
-        drawn = [self._nonces.fresh(stream) for _ in range(n)]
-        out = self.rows.draw([nonce for nonce, _ in drawn], [seed for _, seed in drawn], d)
-        return in_dtype(out, dtype, device) if whole else as_asked(out, dtype, device)
+        pairs = [self._nonces.fresh(stream) for _ in range(n)]
+        out = self.rows.draw([nonce for nonce, _ in pairs], [seed for _, seed in pairs], d)
+        return in_dtype(out, dtype, device) if whole else cast_to(out, dtype, device)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards the key holder: infinite where a row is long enough, otherwise unknown.
@@ -155,8 +155,8 @@ class SeedInNoise:
         bits = self.nonce_bits
         spread = (host.dim - code.symbols) * self.rows.law.bits
         if delta < 1 and spread >= 2 * bits + _SPARE:
-            says = "infinite: with the key a release less its query is one of 2^bits vectors"
-            return EpsilonBounds(low=math.inf, high=math.inf, says=says)
+            statement = "infinite: with the key a release less its query is one of 2^bits vectors"
+            return EpsilonBounds(low=math.inf, high=math.inf, says=statement)
         return EpsilonBounds(low=0.0, high=math.inf, says="unknown: too few values for the nonce")
 
 
@@ -167,7 +167,7 @@ def nonces_of(
 
     Raises:
         UsageError: no key, or both; a number of bits that does not fit.
-        KeyFileError: a key file that is none.
+        KeyFileError: not a key file.
     """
     if (key is None) == (public_key == ""):
         raise UsageError(
@@ -175,8 +175,8 @@ def nonces_of(
             "of both; make a key with dpaudit key new --kind seed-in-noise"
         )
     if key is not None:
-        held = held_key(key)
-        return held, KeyedNonces(held.secret, bits=128 if bits is None else bits)
+        loaded = load_key(key)
+        return loaded, KeyedNonces(loaded.secret, bits=128 if bits is None else bits)
     if bits not in (None, 256):
         raise UsageError(f"nonce_bits={shown(bits)}: with public_key it is 256; leave it out")
     return None, SealedNonces(public_key)
@@ -194,8 +194,8 @@ class Rows:
         cls, law: str, code: str | None, *, sigma: float | None, scale: float | None, size: int
     ) -> Rows:
         """By the names of both, for nonces of ``size`` bytes; see ``law_of`` and ``code_of``."""
-        found = law_of(law, sigma=sigma, scale=scale)
-        return cls(found, code_of(code, found, size=size))
+        chosen = law_of(law, sigma=sigma, scale=scale)
+        return cls(chosen, code_of(code, chosen, size=size))
 
     def draw(
         self, nonces: Sequence[bytes], seeds: Sequence[bytes], d: int

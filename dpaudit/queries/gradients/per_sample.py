@@ -95,10 +95,10 @@ class PerSampleGradients:
         size = self._size(x[:1], y[:1])
         for rows in (slice(low, low + size) for low in range(0, len(x), size)):
             with self._exact():
-                found = (
+                gradients = (
                     self._one(x[rows], y[rows]) if size == 1 else self._several(x[rows], y[rows])
                 )
-            yield found
+            yield gradients
 
     def all(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The same as one tensor (b, d), which must fit in memory with one chunk."""
@@ -113,23 +113,23 @@ class PerSampleGradients:
         """Records per chunk: two flat gradients each, and what autograd keeps of a forward pass."""
         if x.shape not in self._sizes:
             gradients = 2 * self.dim * x.element_size()
-            kept = self._kept(x, y) if gradients < self._memory // 2 else 0
-            self._sizes[x.shape] = max(1, min(_CHUNK, self._memory // (gradients + kept)))
+            saved = self._saved_bytes(x, y) if gradients < self._memory // 2 else 0
+            self._sizes[x.shape] = max(1, min(_CHUNK, self._memory // (gradients + saved)))
         return self._sizes[x.shape]
 
-    def _kept(self, x: torch.Tensor, y: torch.Tensor) -> int:
+    def _saved_bytes(self, x: torch.Tensor, y: torch.Tensor) -> int:
         """Bytes that autograd keeps of a forward pass, without the weights."""
         own = {p.data_ptr() for p in self._model.parameters()}
-        kept = 0
+        size = 0
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:
-            nonlocal kept
-            kept += 0 if tensor.data_ptr() in own else tensor.numel() * tensor.element_size()
+            nonlocal size
+            size += 0 if tensor.data_ptr() in own else tensor.numel() * tensor.element_size()
             return tensor
 
         with saved_tensors_hooks(keep, lambda tensor: tensor):
             self._loss(self._model(x), y)
-        return kept
+        return size
 
     def _several(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         weights = {k: p.detach() for k, p in self._parameters.items()}
@@ -141,8 +141,8 @@ class PerSampleGradients:
                 functional_call(self._model, weights, (x.unsqueeze(0),)), y.unsqueeze(0)
             )
 
-        found = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
-        return torch.cat([found[name].reshape(len(x), -1) for name in self._parameters], 1)
+        gradients = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
+        return torch.cat([gradients[name].reshape(len(x), -1) for name in self._parameters], 1)
 
     def _one(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         flat = torch.zeros((1, self.dim), dtype=self.dtype, device=self.device)
@@ -249,7 +249,7 @@ class GradientBlock:
     dim: int
     device: torch.device
     _sums: dict[float, torch.Tensor] = field(init=False, repr=False, default_factory=dict)
-    _kept: dict[str, torch.Tensor] = field(init=False, repr=False, default_factory=dict)
+    _exchanged: dict[str, torch.Tensor] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         for clip in self.clips:
@@ -265,9 +265,9 @@ class GradientBlock:
         for total in self._sums.values():
             total.div_(self.batch)
         if keep:
-            self._kept["gone"] = torch.cat(gone)
+            self._exchanged["gone"] = torch.cat(gone)
             if self.others:
-                self._kept["come"] = torch.cat(list(self.gradients(self.others)))
+                self._exchanged["come"] = torch.cat(list(self.gradients(self.others)))
 
     @property
     def batch(self) -> int:
@@ -284,9 +284,9 @@ class GradientBlock:
             yield self._exchange(first, min(self.pairs, first + step))
 
     def _exchange(self, first: int, last: int) -> Exchange:
-        if self._kept:
-            come = self._kept["come"][first:last] if self.others else None
-            return Exchange(self, first, self._kept["gone"][first:last], come)
+        if self._exchanged:
+            come = self._exchanged["come"][first:last] if self.others else None
+            return Exchange(self, first, self._exchanged["gone"][first:last], come)
         gone = self._rows(self.records[first:last])
         return Exchange(
             self, first, gone, self._rows(self.others[first:last]) if self.others else None

@@ -51,8 +51,8 @@ class ImageQuery:
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
-            known = ", ".join(sorted(MODELS))
-            raise UsageError(f"model={self.model}: not known; there are: {known}")
+            models = ", ".join(sorted(MODELS))
+            raise UsageError(f"model={self.model}: not known; there are: {models}")
         self.clip = positive("clip", self.clip)
         kind = MODELS[self.model]
         self.data = self.data or kind.data
@@ -203,8 +203,8 @@ class GradientQuery(ImageQuery):
         along = self._along(block.records, direction)
         if block.others:
             along -= self._along(block.others, direction)
-        found: Vector = (along.cpu() / self.batch).numpy()
-        return found
+        projections: Vector = (along.cpu() / self.batch).numpy()
+        return projections
 
     def slack(self, _: Vector, /) -> float:
         """Δ: by the clipping alone, a neighbour's change may be any vector of the ball."""
@@ -224,12 +224,14 @@ class GradientQuery(ImageQuery):
             self._gradients if self._gradients.dtype == dtype else self._per_sample(dtype)
             for dtype in (torch.float32, torch.float64)
         ]
-        found = []
+        spreads = []
         for records in chosen:
             narrow, wide = (self._change(gradients, records) for gradients in both)
             size = float(torch.linalg.vector_norm(wide))
-            found.append(float(torch.linalg.vector_norm(narrow.sub_(wide))) / size if size else 0.0)
-        return statistics.median(found)
+            spreads.append(
+                float(torch.linalg.vector_norm(narrow.sub_(wide))) / size if size else 0.0
+            )
+        return statistics.median(spreads)
 
     def _change(self, gradients: PerSampleGradients, records: Sequence[int]) -> torch.Tensor:
         """The first record's clipped gradient less the second's, if any, shape (d,), float64."""

@@ -139,9 +139,9 @@ class DpSgdStep(ImageQuery):
         optimizer = self._optimizer(1.0)
         attach_gradients(self._parameters, self._gradients(records))
         optimizer.clip_and_accumulate()
-        found = self._flat([p.summed_grad for p in self._parameters])
+        gradient = self._flat([p.summed_grad for p in self._parameters])
         optimizer.zero_grad()
-        return found
+        return gradient
 
     def releases(
         self,
@@ -214,10 +214,10 @@ class DpSgdStep(ImageQuery):
         See :func:`~dpaudit.queries.gradients.step.recover_gradients`.
         """
         before = [p.detach() for p in self._parameters]
-        found = [
+        gradients = [
             recover_gradients(before, row, lr=lr) for row in np.asarray(updated, dtype=np.float32)
         ]
-        return np.stack([g for g, _ in found]), np.stack([certain for _, certain in found])
+        return np.stack([g for g, _ in gradients]), np.stack([certain for _, certain in gradients])
 
     def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
         """``n`` random pairs of noiseless results, float32 sums over ``divisor``.
@@ -292,10 +292,10 @@ def sample_gradients(
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         loss(model(x), y).backward()
     parameters: list[Any] = [p for p in model.parameters() if p.requires_grad]
-    found = [p.grad_sample for p in parameters]
+    gradients = [p.grad_sample for p in parameters]
     for p in parameters:
         p.grad_sample = p.grad = None
-    return found
+    return gradients
 
 
 def attach_gradients(parameters: Sequence[Any], gradients: Sequence[torch.Tensor]) -> None:
@@ -340,7 +340,7 @@ def recover_gradients(
         tried = torch.stack(grid)
         hits = torch.stack([torch.add(weights, g, alpha=-lr) == target for g in grid])
         inside = ~(hits[_STEPS] | hits[2 * _STEPS])
-        found = tried.gather(0, hits.to(torch.uint8).argmax(0, keepdim=True))[0]
-        gradients.append(found.reshape(-1))
+        gradient = tried.gather(0, hits.to(torch.uint8).argmax(0, keepdim=True))[0]
+        gradients.append(gradient.reshape(-1))
         certain.append(((hits.sum(0) == 1) & inside).reshape(-1))
     return torch.cat(gradients).double().numpy(), torch.cat(certain).numpy()

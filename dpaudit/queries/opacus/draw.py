@@ -157,11 +157,11 @@ class JointDraw:
             a is not b for a, b in zip(now, self.parameters, strict=True)
         ):
             before, after = (sum(p.numel() for p in some) for some in (self.parameters, now))
-            held = {id(p) for p in now}
+            present = {id(p) for p in now}
             gone = [
                 f"number {i}, shape {tuple(p.shape)}"
                 for i, p in enumerate(self.parameters)
-                if id(p) not in held
+                if id(p) not in present
             ]
             raise UsageError(
                 f"parameters={after}: the façade was put on for {before}"
@@ -228,7 +228,7 @@ class Supply:
         """
         self._dim = dim
         self._last: NoiseSource | None = None
-        self._asked = math.nan
+        self._sigma = math.nan
         if isinstance(source, (str, Reference)):
             self._reference: Reference | None = (
                 Reference.parse(source) if isinstance(source, str) else source
@@ -251,23 +251,23 @@ class Supply:
         """The source of standard deviation ``sigma``.
 
         Raises:
-            UsageError: it is no noise source, has another σ, or serves another number of
+            UsageError: it is not a noise source, has another σ, or serves another number of
                 parameters; or what the source itself refuses.
         """
-        if self._last is None or sigma != self._asked:
-            made = self._create(sigma)
-            self._check(made, sigma)
-            self._last, self._asked = made, sigma
+        if self._last is None or sigma != self._sigma:
+            source = self._create(sigma)
+            self._check(source, sigma)
+            self._last, self._sigma = source, sigma
         return self._last
 
     def _create(self, sigma: float) -> NoiseSource:
         if self._reference is None:
             return self._make(sigma)
         key = getattr(self._last, "key", None)  # not from its file once more, and not derived again
-        known = {"key": key} if isinstance(key, PancakeKey) and "key" in self._options else {}
-        options = {**self._options, **known, "sigma": sigma}
-        made: NoiseSource = registry.create("sources", Reference(self._reference.name, options))
-        return made
+        secrets = {"key": key} if isinstance(key, PancakeKey) and "key" in self._options else {}
+        options = {**self._options, **secrets, "sigma": sigma}
+        source: NoiseSource = registry.create("sources", Reference(self._reference.name, options))
+        return source
 
     def _check_sigma_is_ours(self, reference: Reference) -> None:
         if "sigma" in reference.options:
@@ -282,20 +282,20 @@ class Supply:
                 "secure-gaussian or pancake:key=key.json"
             )
 
-    def _check(self, made: NoiseSource, sigma: float) -> None:
-        if not isinstance(made, NoiseSource):
+    def _check(self, source: NoiseSource, sigma: float) -> None:
+        if not isinstance(source, NoiseSource):
             raise UsageError(
-                f"source={self.name}: made a {type(made).__name__}, which is no noise source"
+                f"source={self.name}: made a {type(source).__name__}, which is not a noise source"
             )
-        if made.dim not in (None, self._dim):
+        if source.dim not in (None, self._dim):
             raise UsageError(
-                f"source={self.name}: its key serves dim={made.dim}, and the optimizer has "
+                f"source={self.name}: its key serves dim={source.dim}, and the optimizer has "
                 f"{self._dim} trainable parameters; "
                 f"make a key for them with dpaudit key new --dim {self._dim}"
             )
-        if not math.isclose(made.sigma, sigma, rel_tol=_SAME):
+        if not math.isclose(source.sigma, sigma, rel_tol=_SAME):
             raise UsageError(
-                f"source={self.name}: has sigma={made.sigma} where the accountant counts on "
+                f"source={self.name}: has sigma={source.sigma} where the accountant counts on "
                 f"{sigma}; make it with that σ"
             )
 
@@ -309,10 +309,10 @@ def make_mitigation(mitigation: Mitigation | Reference | str, *, dim: int) -> Mi
     """
     if isinstance(mitigation, (str, Reference)):
         reference = Reference.parse(mitigation) if isinstance(mitigation, str) else mitigation
-        made: Mitigation = registry.create(
+        instance: Mitigation = registry.create(
             "mitigations", registry.offered("mitigations", reference, dim=dim)
         )
-        return made
+        return instance
     if not isinstance(mitigation, Mitigation) or isinstance(mitigation, type):
         raise UsageError(
             f"mitigation={mitigation!r}: must be a name (none, rotation, smoothing:tau=0.05) "

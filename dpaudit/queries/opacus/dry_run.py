@@ -142,15 +142,15 @@ def dry_run(optimizer: DPOptimizer, *, seed: str) -> Iterator[DryRun]:
                 optimizer.joint_draw = replace(optimizer.joint_draw, observe=None)
             yield DryRun(optimizer, parameters)
         finally:
-            for owner, known in zip(owners, attributes, strict=True):
+            for owner, attribute in zip(owners, attributes, strict=True):
                 vars(owner).clear()
-                vars(owner).update(known)
-            for p, known, value in zip(parameters, before, values, strict=True):
-                _put_back(p, known, value)
+                vars(owner).update(attribute)
+            for p, attribute, value in zip(parameters, before, values, strict=True):
+                _put_back(p, attribute, value)
 
 
-def _put_back(p: torch.nn.Parameter, known: dict[str, Any], value: torch.Tensor) -> None:
-    for name, was in known.items():
+def _put_back(p: torch.nn.Parameter, attribute: dict[str, Any], value: torch.Tensor) -> None:
+    for name, was in attribute.items():
         if was is not _ABSENT:
             setattr(p, name, was)
         elif hasattr(p, name):

@@ -84,7 +84,7 @@ class ReportReader(DeviceOptions, SeedHolder):
         Raises:
             UsageError: no key was given, or a mechanism whose reports hold no such nonce.
         """
-        return self._read(self.held(), reports, mechanism, objects)
+        return self._read(self.secret_key(), reports, mechanism, objects)
 
     def _read(
         self,
@@ -115,7 +115,7 @@ class ReportReader(DeviceOptions, SeedHolder):
         ``named_honest`` that ε allows.
         """
         mechanism = self.device(self.universe, stream=stream.child("hashes"))
-        key = self._held or SeedKey.new(secret=stream.child("key").bytes(32))
+        key = self._secret_key or SeedKey.new(secret=stream.child("key").bytes(32))
         nonces = (
             SealedNonces(private_key(key.secret).public_key().public_bytes_raw().hex())
             if self.public

@@ -345,7 +345,7 @@ def open_frame(data: bytes) -> tuple[Message, bytes]:
         MessageError: too long, not canonical, an unknown or missing field, or a sealed part that is
             not the one signed.
     """
-    frame = read_json(data, Frame, most=LARGEST_MESSAGE, what="frame")
+    frame = read_json(data, Frame, most=LARGEST_MESSAGE, name="frame")
     sealed = bytes(memoryview(frame.sealed))
     if seal_digest(sealed) != frame.message.sealed:
         raise MessageError("frame.sealed: is not what was signed")

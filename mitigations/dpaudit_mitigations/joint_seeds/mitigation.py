@@ -21,7 +21,7 @@ from dpaudit.errors import PeerError, ProtocolError, UsageError
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.numeric.arrays import on_tensors, tensor
 from dpaudit.numeric.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
-from dpaudit.numeric.normal import check_query
+from dpaudit.numeric.normal import check_query, check_whole
 from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit_mitigations.codec import Digest, ExactFloat
@@ -164,13 +164,7 @@ class JointSeeds:
         Raises:
             UsageError: not a whole number from 2 to 256.
         """
-        if (
-            isinstance(candidates, bool)
-            or not isinstance(candidates, int)
-            or not 2 <= candidates <= MOST_CANDIDATES
-        ):
-            raise UsageError(f"candidates={candidates}: takes 2 to {MOST_CANDIDATES}; 10 is usual")
-        self.candidates = candidates
+        self.candidates = check_whole("candidates", candidates, low=2, high=MOST_CANDIDATES)
         self.deviate = bool(deviate)
 
     @on_tensors

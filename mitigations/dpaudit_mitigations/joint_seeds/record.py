@@ -84,10 +84,10 @@ class SignedChain:
         Raises:
             MessageError: there is none.
         """
-        found = self._bodies.get(kind)
-        if not isinstance(found, kind):
+        record = self._bodies.get(kind)
+        if not isinstance(record, kind):
             raise MessageError(f"record: has no message {_KIND_OF[kind]}")
-        return found
+        return record
 
     @property
     def terms(self) -> SessionTerms:
@@ -165,7 +165,7 @@ class SignedChain:
         # the sealed part first: otherwise it was not signed for us
         if spec.sealed is not None and sealed != NOT_SEALED:
             secret = read_json(
-                sealed, spec.sealed, most=LARGEST_MESSAGE, what=f"{message.kind}.sealed"
+                sealed, spec.sealed, most=LARGEST_MESSAGE, name=f"{message.kind}.sealed"
             )
             _one_a_candidate(secret, self._terms, f"{message.kind}.sealed")
         self.add(message)
@@ -184,7 +184,7 @@ class SignedChain:
             raise MessageError(f"message {message.kind}: cannot follow {self.last or 'nothing'}")
         if message.sender != spec.sender or (message.sealed is None) != (spec.sealed is None):
             raise MessageError(f"message {message.kind}: wrong sender or sealed part")
-        body = read_json(message.body, spec.body, most=LARGEST_MESSAGE, what=message.kind)
+        body = read_json(message.body, spec.body, most=LARGEST_MESSAGE, name=message.kind)
         terms = body.terms if isinstance(body, Offer) else self.terms
         _one_a_candidate(body, terms, message.kind)
         try:
@@ -234,12 +234,12 @@ class SignedChain:
         return int.from_bytes(labelled_hash("choice", self.session, coin), "big") % candidates
 
 
-def _one_a_candidate(body: Record, terms: SessionTerms | None, what: str) -> None:
+def _one_a_candidate(body: Record, terms: SessionTerms | None, place: str) -> None:
     """Refuse a list without exactly one value per candidate."""
     for name in body.__struct_fields__:
         value = getattr(body, name)
         if isinstance(value, tuple) and (terms is None or len(value) != terms.candidates):
-            raise MessageError(f"field {what}.{name}: must be a list of one value per candidate")
+            raise MessageError(f"field {place}.{name}: must be a list of one value per candidate")
 
 
 def candidate_noise(key: bytes, terms: SessionTerms) -> Blocks:

@@ -85,7 +85,7 @@ class Opening(Record, frozen=True, kw_only=True):
                 if os.fstat(file.fileno()).st_mode & 0o077:
                     raise KeyFileError(f"opening={path}: readable by others; run chmod 600 on it")
                 data = file.read(_LARGEST + 1)
-            return read_json(data.removesuffix(b"\n"), cls, most=_LARGEST, what="opening")
+            return read_json(data.removesuffix(b"\n"), cls, most=_LARGEST, name="opening")
         except OSError as error:
             raise KeyFileError(f"opening={path}: cannot be read ({error.strerror})") from error
         except MessageError as error:
@@ -163,7 +163,7 @@ def verify(
             if key is not None and key != getattr(record.terms, name):
                 raise MessageError(f"signed by another {name} than the one given")
         threads = cores() if threads is None else threads
-        outcome, says = _outcome(record, threads=threads)
+        outcome, statement = _outcome(record, threads=threads)
         audit = ""
         if outcome == "complete" and sealed is not None:
             audit = audited(record, sealed, values, threads=threads)
@@ -178,17 +178,19 @@ def verify(
     keys = (
         f"signed by server {record.terms.server.hex()} and verifier {record.terms.verifier.hex()}"
     )
-    return _verdict(outcome == "complete", "; ".join(x for x in (says, audit, keys) if x), details)
+    return _verdict(
+        outcome == "complete", "; ".join(x for x in (statement, audit, keys) if x), details
+    )
 
 
-def _verdict(holds: bool, says: str, details: dict[str, Any]) -> TranscriptVerdict:
+def _verdict(holds: bool, statement: str, details: dict[str, Any]) -> TranscriptVerdict:
     audit = details.get("audited")
     lucky = "" if audit else _LUCKY.format(k=details.get("candidates", "candidates"))
     deviated = "" if audit == "release" else _DEVIATED
     return TranscriptVerdict(
         kind=KIND,
         holds=holds,
-        says=says,
+        says=statement,
         cannot_rule_out=lucky + deviated + _LIMITS,
         details=details,
     )
@@ -207,9 +209,9 @@ def _outcome(record: SignedChain, *, threads: int) -> tuple[str, str]:
     if record.has(Verdict):
         wrong, claimed = wrong_candidates(record, threads=threads), record.body(Verdict).wrong
         if wrong != claimed:
-            listed, found = ([i for i, w in enumerate(which) if w] for which in (claimed, wrong))
+            listed, derived = ([i for i, w in enumerate(which) if w] for which in (claimed, wrong))
             raise MessageError(
-                f"the verifier found candidates {listed} wrong, but a new derivation finds {found}"
+                f"the verifier found candidates {listed} wrong, a new derivation finds {derived}"
             )
         if any(wrong):
             numbers = ", ".join(str(i) for i, w in enumerate(wrong) if w)
@@ -255,7 +257,7 @@ def _details(record: SignedChain) -> dict[str, Any]:
 
 def _record(data: bytes) -> SignedChain:
     transcript = read_json(
-        data.removesuffix(b"\n"), _Transcript, most=LARGEST_TRANSCRIPT, what="transcript"
+        data.removesuffix(b"\n"), _Transcript, most=LARGEST_TRANSCRIPT, name="transcript"
     )
     if not data.endswith(b"\n"):
         raise MessageError("transcript: is cut off")

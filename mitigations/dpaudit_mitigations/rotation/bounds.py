@@ -149,8 +149,8 @@ def rotated_epsilon(
         return float(np.trapezoid(lines[::every], x[::every]))
 
     def profile(epsilon: float) -> ProfileValue:
-        found = np.flatnonzero(highest > epsilon)
-        rows = slice(found[0], found[-1] + 1) if len(found) else slice(0)
+        above = np.flatnonzero(highest > epsilon)
+        rows = slice(above[0], above[-1] + 1) if len(above) else slice(0)
         lost_here = loss[rows]
         inside = mass[rows] * -np.expm1(np.minimum(0.0, epsilon - lost_here))
         fine, coarse = over(inside, rows, 1), over(inside, rows, 2)
@@ -231,7 +231,7 @@ def haar_rotated(source: NoiseSource, delta: float, *, host: Host) -> EpsilonBou
     if isinstance(source, Pancake):
         return pancake_under_haar(source, delta, host=host)
     return orthogonally_turned(
-        source, delta, host=host, says="unknown: rests on the law of the source's norm"
+        source, delta, host=host, statement="unknown: rests on the law of the source's norm"
     )
 
 
@@ -245,11 +245,11 @@ def haar_rotated_together(source: NoiseSource, delta: float, *, host: Host) -> E
     own = haar_rotated(source, delta, host=host)
     if isinstance(source, Gaussian) or own.high == math.inf:
         return own
-    says = (
+    statement = (
         "unknown: others of the call tell of the direction; "
         f"≤ {own.high:.4g} in a call of one release"
     )
-    return EpsilonBounds(low=own.low, high=math.inf, says=says)
+    return EpsilonBounds(low=own.low, high=math.inf, says=statement)
 
 
 def pancake_under_haar(source: Pancake, delta: float, *, host: Host) -> EpsilonBounds:
@@ -313,9 +313,9 @@ def _by_theorem(source: Pancake, delta: float, *, host: Host, share: float) -> E
 
 
 def orthogonally_turned(
-    source: NoiseSource, delta: float, *, host: Host, says: str
+    source: NoiseSource, delta: float, *, host: Host, statement: str
 ) -> EpsilonBounds:
-    """ε of noise under an independent orthogonal map, on the lattice; ``says`` where unknown."""
+    """ε of noise under an independent orthogonal map, on the lattice; else ``statement``."""
     if isinstance(source, Gaussian):
         return gaussian_on_lattice(delta, sigma=source.sigma, host=host)
     if isinstance(source, NormChannel):  # its reader uses what the map keeps
@@ -323,4 +323,4 @@ def orthogonally_turned(
         return EpsilonBounds(
             low=own.low, high=math.inf, says=f"the norm passes a rotation: {own.says}"
         )
-    return EpsilonBounds(low=0.0, high=math.inf, says=says)
+    return EpsilonBounds(low=0.0, high=math.inf, says=statement)

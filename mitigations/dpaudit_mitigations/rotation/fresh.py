@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.errors import UsageError
-from dpaudit.numeric.arrays import as_asked, converted, device_of, drawn_in, library
+from dpaudit.numeric.arrays import cast_to, converted, device_of, drawing_dtype, library
 from dpaudit.numeric.kernels import spread
 from dpaudit.numeric.lattice import add_on_lattice, lattice_step
 from dpaudit.numeric.normal import check_query, check_shape, standard_normal
@@ -74,7 +74,7 @@ class Randomness:
         if self.kind == "stream":
             return standard_normal(n, d, sigma=sigma, stream=stream, dtype=dtype, device=device)
         check_shape(n, d)
-        values = np.empty(n * d, drawn_in(dtype))
+        values = np.empty(n * d, drawing_dtype(dtype))
 
         def work(first: int, last: int) -> None:
             for part in range(first, last):
@@ -82,7 +82,7 @@ class Randomness:
                 place[:] = _quantiles(len(place), stream.child("part", part)) * sigma
 
         spread(work, -(-len(values) // _PART), len(values))
-        return as_asked(values.reshape(n, d), dtype, device)
+        return cast_to(values.reshape(n, d), dtype, device)
 
 
 def _quantiles(count: int, stream: Stream) -> npt.NDArray[np.float64]:
@@ -183,7 +183,7 @@ class Rotation:
 
 
 def draw(query: Array, source: NoiseSource, *, stream: Stream, dtype: DType | None = None) -> Array:
-    """The source's noise for ``query`` (n, d), not turned yet, float64 unless told otherwise."""
+    """The source's noise for ``query`` (n, d), not turned yet, by default float64."""
     n, d = query.shape
     own = stream.child("source")
     return source.sample(n, d, stream=own, dtype=dtype, device=device_of(query))
@@ -191,8 +191,8 @@ def draw(query: Array, source: NoiseSource, *, stream: Stream, dtype: DType | No
 
 def narrow(query: Array) -> DType:
     """The type of noise used only for lengths and angles: float64 or float32, as the query's."""
-    found: DType = getattr(library(query), np.dtype(drawn_in(query.dtype)).name)
-    return found
+    name = np.dtype(drawing_dtype(query.dtype)).name
+    return getattr(library(query), name)
 
 
 def publish(

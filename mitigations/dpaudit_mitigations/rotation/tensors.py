@@ -17,7 +17,7 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.numeric.arrays import on_tensors
-from dpaudit.numeric.normal import check_query, standard_normal
+from dpaudit.numeric.normal import check_query, check_whole, standard_normal
 from dpaudit.numeric.random_words import jit
 from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
@@ -258,15 +258,10 @@ class StructuredRotation:
         Raises:
             UsageError: another value of either.
         """
-        if (
-            isinstance(rounds, bool)
-            or not isinstance(rounds, int)
-            or not 1 <= rounds <= _MOST_ROUNDS
-        ):
-            raise UsageError(f"rounds={rounds}: must be a whole number in 1…{_MOST_ROUNDS}, e.g. 3")
         if transform not in _TRANSFORMS:
             raise UsageError(f"transform={transform}: must be dct or hadamard")
-        self.rounds, self.transform = rounds, transform
+        self.rounds = check_whole("rounds", rounds, low=1, high=_MOST_ROUNDS)
+        self.transform = transform
 
     @on_tensors
     def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
@@ -306,7 +301,7 @@ class StructuredRotation:
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """The Gaussian's for Gaussian noise; unknown for any other."""
         return orthogonally_turned(
-            source, delta, host=host, says="unknown: no Haar rotation, nothing is proven of it"
+            source, delta, host=host, statement="unknown: no Haar rotation, nothing is proven of it"
         )
 
 

@@ -92,21 +92,21 @@ class RoundKeys:
         return transcript("seed", self.seed)
 
 
-def sign(key: Ed25519PrivateKey, what: str, *parts: bytes) -> bytes:
+def sign(key: Ed25519PrivateKey, label: str, *parts: bytes) -> bytes:
     """Ed25519 over :func:`transcript` of a label and byte strings."""
-    return key.sign(transcript(what, *parts))
+    return key.sign(transcript(label, *parts))
 
 
-def verify(public: bytes, signature: bytes, what: str, *parts: bytes, signer: str) -> None:
+def verify(public: bytes, signature: bytes, label: str, *parts: bytes, signer: str) -> None:
     """Check a signature of :func:`sign`.
 
     Raises:
         CheatingError: it is not one of ``signer`` (the name is for the text only) over these parts.
     """
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, transcript(what, *parts))
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, transcript(label, *parts))
     except (InvalidSignature, ValueError):
-        raise CheatingError(f"{what} of {signer}: the signature is not {signer}'s") from None
+        raise CheatingError(f"{label} of {signer}: the signature is not {signer}'s") from None
 
 
 def derive(own: X25519PrivateKey, other: bytes, purpose: str, *parts: bytes, peer: str) -> bytes:
@@ -248,7 +248,7 @@ def recombine(shares: Mapping[int, bytes], *, threshold: int) -> bytes:
     """The 32-byte secret from ``threshold`` of the shares (the lowest places), by place.
 
     Raises:
-        MessageError: too few shares, or one that is no number below the prime.
+        MessageError: too few shares, or one that is not a number below the prime.
         CheatingError: they do not make a secret of 32 bytes, so that one of them is wrong.
     """
     if len(shares) < threshold:

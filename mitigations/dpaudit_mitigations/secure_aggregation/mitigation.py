@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,10 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.numeric.arrays import on_tensors, tensor
 from dpaudit.numeric.lattice import in_dtype
-from dpaudit.numeric.normal import check_query, check_sigma
-from dpaudit.protocols import Array, Host, NoiseSource, Stream
+from dpaudit.numeric.normal import check_query, check_sigma, check_whole
+from dpaudit.protocols import Array, Host, Message, NoiseSource, Party, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
-from dpaudit_mitigations.rehearsal import Meter
+from dpaudit_mitigations.rehearsal import Meter, gather
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.noise import (
@@ -46,10 +46,6 @@ __all__ = ["DistributedGaussian", "party_names", "simulate"]
 
 AGGREGATOR = "aggregator"
 """The aggregator's name in an outcome's ``sent`` and ``seconds``."""
-
-
-Made = RingArray | Callable[[], RingArray]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +74,7 @@ def party_names(count: int) -> tuple[str, ...]:
 
 
 def simulate(
-    inputs: Sequence[Made],
+    inputs: Sequence[RingArray | Callable[[], RingArray]],
     *,
     length: int,
     bits: int,
@@ -112,98 +108,61 @@ def simulate(
         colluding=colluding,
         context=context,
     )
-    clients = {
-        n: Client(plan, n, signing_key=signing[n], stream=stream.child("party", n)) for n in names
+    clients: dict[str, Party] = {
+        name: Client(
+            plan,
+            name,
+            vector=vector,
+            signing_key=signing[name],
+            stream=stream.child("party", name),
+        )
+        for name, vector in zip(names, inputs, strict=True)
     }
-    return _Round(
-        plan,
-        clients,
-        inputs=dict(zip(names, inputs, strict=True)),
-        silent=_silent(dropouts or {}, names),
-    ).run()
+    for name, stage in _leavers(dropouts or {}, names).items():
+        clients[name] = _Leaving(clients[name], steps=STAGES.index(stage))
+    server, meter = Aggregator(plan), Meter()
+    gather(server, clients, meter=meter, name=AGGREGATOR, carry=partial(_carry, meter, plan))
+    assert server.release is not None  # noqa: S101 - it is done
+    return Outcome(
+        total=server.release.total,
+        survivors=server.release.survivors,
+        sent=dict(meter.sent),
+        seconds=dict(meter.seconds),
+    )
 
 
-class _Round:
-    def __init__(
-        self,
-        plan: Plan,
-        clients: Mapping[str, Client],
-        *,
-        inputs: Mapping[str, Made],
-        silent: Mapping[str, Stage],
-    ) -> None:
-        self.plan, self.clients, self.inputs, self.silent = plan, clients, inputs, silent
-        self.server, self.meter = Aggregator(plan), Meter()
+@dataclass
+class _Leaving:
+    """A party that takes so many steps, and then does not respond."""
 
-    def run(self) -> Outcome:
-        answers: dict[Stage, Callable[[Client, bytes], bytes | Iterator[bytes]]] = {
-            Stage.ADVERTISE: lambda client, _: client.advertise(),
-            Stage.SHARE: Client.share_keys,
-            Stage.MASK: self._frames,
-            Stage.CONFIRM: Client.confirm,
-            Stage.UNMASK: Client.unmask,
-        }
-        message: bytes | Mapping[str, bytes] = b""
-        for stage, answer in answers.items():
-            self._ask(stage, answer, message)
-            if stage is not Stage.UNMASK:
-                message = self._close(self.server.close)
-        aggregate = self._close(self.server.finish)
-        return Outcome(
-            total=aggregate.total,
-            survivors=aggregate.survivors,
-            sent=dict(self.meter.sent),
-            seconds=dict(self.meter.seconds),
-        )
+    party: Party
+    steps: int
 
-    def _ask(
-        self,
-        stage: Stage,
-        answer: Callable[[Client, bytes], bytes | Iterator[bytes]],
-        message: bytes | Mapping[str, bytes],
-    ) -> None:
-        """Send the stage's message to all asked, and take the answers of those still there."""
-        for name in self.server.expected:
-            own = message if isinstance(message, bytes) else message[name]
-            self.meter.carry(AGGREGATOR, own)
-            if name in self.silent and STAGES.index(self.silent[name]) <= STAGES.index(stage):
-                continue
-            with self.meter.working(name):
-                answered = answer(self.clients[name], own)
-            if isinstance(answered, bytes):
-                arrived: bytes | RingArray = self.meter.carry(name, answered)
-            else:
-                arrived = self._vector(name, answered)
-            with self.meter.working(AGGREGATOR):
-                self.server.take(stage, name, arrived)
+    @property
+    def done(self) -> bool:
+        return self.party.done
 
-    def _frames(self, client: Client, envelopes: bytes) -> Iterator[bytes]:
-        client.open_envelopes(envelopes)
-        made = self.inputs[client.name]
-        vector = client.masked_input(made() if callable(made) else made)
-        return vector_frames(VECTOR_KIND, vector, session=self.plan.digest)
-
-    def _vector(self, name: str, frames: Iterator[bytes]) -> RingArray:
-        reader = VectorReader(
-            kind=VECTOR_KIND,
-            session=self.plan.digest,
-            count=self.plan.length,
-            dtype=self.plan.dtype.name,
-            bound=None,
-        )
-        while not reader.done:
-            with self.meter.working(name):
-                frame = next(frames)
-            with self.meter.working(AGGREGATOR):
-                reader.take(self.meter.carry(name, frame))
-        return reader.array
-
-    def _close(self, close: Callable[[], T]) -> T:
-        with self.meter.working(AGGREGATOR):
-            return close()
+    def step(self, message: bytes | None) -> Message | None:
+        self.steps -= 1
+        return None if self.steps < 0 else self.party.step(message)
 
 
-def _silent(dropouts: Mapping[str, Collection[int]], names: Sequence[str]) -> dict[str, Stage]:
+def _carry(meter: Meter, plan: Plan, sender: str, message: Message) -> Message:
+    """What arrives of a message: bytes as they are, a vector by its frames."""
+    if isinstance(message, bytes):
+        return meter.carry(sender, message)
+    assert isinstance(message, np.ndarray)  # noqa: S101 - no client sends anything else
+    frames = vector_frames(VECTOR_KIND, message, session=plan.digest)
+    reader = VectorReader(kind=VECTOR_KIND, **plan.vector)
+    while not reader.done:
+        with meter.working(sender):
+            frame = next(frames)
+        with meter.working(AGGREGATOR):
+            reader.take(meter.carry(sender, frame))
+    return reader.array
+
+
+def _leavers(dropouts: Mapping[str, Collection[int]], names: Sequence[str]) -> dict[str, Stage]:
     """From which stage on each party that drops out does not respond."""
     out: dict[str, Stage] = {}
     for stage, parties in dropouts.items():
@@ -287,9 +246,8 @@ class DistributedGaussian:
             UsageError: fewer than 3 servers, no honest one left, so many drop-outs that the
                 threshold is too low, an unknown noise or ring, or a narrow ring without ``bound``.
         """
-        if isinstance(servers, bool) or not isinstance(servers, int) or servers < 3:
-            raise UsageError(f"servers={servers}: takes 3 or more")
-        self.servers, self.colluding, self.backdoored = servers, colluding, backdoored
+        self.servers = check_whole("servers", servers, low=3)
+        self.colluding, self.backdoored = colluding, backdoored
         self.dropouts = dropouts
         self.honest = least_honest(
             servers, dropouts=dropouts, colluding=colluding, backdoored=backdoored
@@ -319,12 +277,12 @@ class DistributedGaussian:
         n, d = check_query(query)
         form, share = self._form(source.sigma, d)
         flat = query.detach().to("cpu", torch.float64).numpy().reshape(-1)
-        drawn = [own.reshape(-1) for own in self._sources(n, d, source, stream=stream)]
+        noises = [own.reshape(-1) for own in self._sources(n, d, source, stream=stream)]
         honest = [share.drawer(stream.child("server", i)) for i in self._honest_ones()]
         out = np.empty(n * d)
         for at in range(0, n * d, _CHUNK):
             part = slice(at, min(at + _CHUNK, n * d))
-            noise = [self._own_steps(form, own[part]) for own in drawn]
+            noise = [self._own_steps(form, own[part]) for own in noises]
             noise += [draw(part.stop - at) for draw in honest]
             steps = form.steps(flat[part])
             for more in noise:
@@ -385,14 +343,14 @@ class DistributedGaussian:
             raise UsageError(f"query of {n} rows: a round carries one; rehearse row by row")
         form, share = self._form(source.sigma, d)
         values = query.detach().to("cpu", torch.float64).numpy()[0]
-        drawn = self._sources(n, d, source, stream=stream)
+        noises = self._sources(n, d, source, stream=stream)
 
         def party(i: int) -> Callable[[], RingArray]:
             def make() -> RingArray:
                 own = values if i == 0 else np.zeros(d)
                 if i >= self.backdoored:
                     return form.encode(own, noise=share.drawer(stream.child("server", i)))
-                left = drawn[i][0]
+                left = noises[i][0]
 
                 def noise(count: int) -> Integers:
                     nonlocal left

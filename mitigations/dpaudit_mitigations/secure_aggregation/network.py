@@ -9,45 +9,33 @@ authority in their own folders, and they check every list they receive.
 
 from __future__ import annotations
 
-import hashlib
+import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy.typing as npt
-from msgspec import Meta
 
 from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.protocols import Stream
-from dpaudit_mitigations.codec import Message, pack, unpack
-from dpaudit_mitigations.secure_aggregation.client import Client
-from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
-from dpaudit_mitigations.secure_aggregation.server import STAGES, Aggregator
-from dpaudit_mitigations.secure_aggregation.terms import (
-    Introduced,
-    Roster,
-    RoundTerms,
-    check_introduction,
-    check_roster,
-    introduce,
-)
-from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND, Bytes32, Name
+from dpaudit_mitigations.secure_aggregation.client import Contributor, RoundReceipt
+from dpaudit_mitigations.secure_aggregation.server import STAGES, RoundServer, Sum
+from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
+from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND
 from dpaudit_mitigations.transport.certificates import Identity
-from dpaudit_mitigations.transport.connection import Log, ask, logger
-from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest, npy_header
+from dpaudit_mitigations.transport.connection import Log, ask, follow, logger
+from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest
 from dpaudit_mitigations.transport.server import Handler, Limits, serve
-from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
+from dpaudit_mitigations.transport.vectors import read_vector
 
 __all__ = [
     "AGGREGATOR_JOURNAL",
     "CONTRIBUTOR_JOURNAL",
-    "Gathering",
-    "Stage",
+    "HubServer",
     "aggregate_round",
     "contribute_round",
 ]
@@ -55,163 +43,112 @@ __all__ = [
 _MARGIN = 300.0  # seconds past a stage's deadline to make and write the sum; then waiters give up
 
 
-class Stage:
-    """One stage: each of the parties ``asked`` owes one message before it closes.
+class HubServer:
+    """Lets the parties that call talk to a hub: one handler per stage, answered when it closes.
 
     A party that sends something broken, or disconnects, is out of this stage and of all that
     follow. A second message while or after the first is taken is refused; the first counts.
     """
 
     def __init__(
-        self, name: str, asked: Collection[str], *, take: Callable[[str, Any], None], seconds: float
+        self, hub: RoundServer, readers: Mapping[str, Callable[[Iterator[bytes]], Any]]
     ) -> None:
-        """``take(party, message)`` runs in one thread at a time; its error goes to the sender."""
-        self.name = name
-        self._take = take
-        self._deadline = time.monotonic() + seconds
-        self._changed = threading.Condition()
-        self._due, self._begun, self._came = set(asked), set[str](), set[str]()
-        self._closed = False
-        self._answers: Mapping[str, bytes] | None = None
+        """``readers`` maps a stage's name to the function that reads a party's message."""
+        self.hub, self._readers = hub, readers
+        self._changed = threading.Condition()  # guards the hub and all below
+        self._begun, self._failed = set[str](), set[str]()  # parties, in this stage
+        self._deadline = math.inf
+        self._answers: dict[str, Mapping[str, bytes]] = {}
         self._error: ProtocolError | None = None
-
-    def begin(self, party: str) -> None:
-        """``party`` is about to send; called before its message is read.
-
-        Raises:
-            MessageError: nothing is due from it: not asked, dropped, or sending a second time.
-        """
-        with self._changed:
-            if self._closed or party not in self._due:
-                second = (
-                    "a second time" if party in self._begun | self._came else "too late or unasked"
-                )
-                raise MessageError(f"stage {self.name}: {party} sends {second}")
-            self._due.remove(party)
-            self._begun.add(party)
-
-    def drop(self, party: str) -> None:
-        """``party``'s message failed: nobody waits for it any longer."""
-        with self._changed:
-            self._begun.discard(party)
-            self._changed.notify_all()
-
-    def hand_in(self, party: str, message: Any) -> None:
-        """Take the message of ``party``, which has begun.
-
-        Raises:
-            MessageError: the stage was closed in the meantime.
-            ProtocolError: what ``take`` raised.
-        """
-        with self._changed:
-            if self._closed:
-                raise MessageError(f"stage {self.name}: {party} came too late; it is dropped")
-            try:
-                self._take(party, message)
-                self._came.add(party)
-            finally:
-                self._begun.discard(party)
-                self._changed.notify_all()
-
-    def await_answer(self, party: str) -> bytes:
-        """Wait until the stage is answered; return the answer for ``party``.
-
-        Raises:
-            ProtocolError: why the round ended.
-        """
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._answers is not None or self._error is not None, self._left() + _MARGIN
-            )
-            if self._error is not None:
-                raise type(self._error)(str(self._error))
-            if self._answers is None or party not in self._answers:
-                raise PeerError(f"stage {self.name}: has no answer for {party}")
-            return self._answers[party]
-
-    @contextmanager
-    def closing(self, note: Callable[[set[str]], None]) -> Iterator[None]:
-        """Close the stage when all have sent or time is up; ``note`` gets the parties that sent.
-
-        No message is taken inside the ``with`` block.
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: not self._due and not self._begun, self._left())
-            self._closed = True
-            note(set(self._came))
-            yield
-
-    def answer(self, answers: Mapping[str, bytes]) -> None:
-        """Answer every party whose message was taken."""
-        with self._changed:
-            self._answers = answers
-            self._changed.notify_all()
-
-    def fail(self, error: ProtocolError) -> None:
-        """End the round for everybody who waits. Does nothing to a stage that was answered."""
-        with self._changed:
-            self._closed = True
-            if self._answers is None:
-                self._error = error
-                self._changed.notify_all()
-
-    def _left(self) -> float:
-        return max(0.0, self._deadline - time.monotonic())
-
-
-class Gathering:
-    """The stages of one round in order, as a server's handlers: one per name in ``stages``."""
-
-    def __init__(self, stages: Mapping[str, Callable[[Iterator[bytes]], Any]]) -> None:
-        """``stages`` maps a stage's name to the function that reads a party's message."""
-        self._read = dict(stages)
-        self._lock = threading.Lock()
-        self._stage: Stage | None = None
-        self._over: ProtocolError | None = None
 
     @property
     def handlers(self) -> dict[str, Handler]:
         """By method name, for ``transport.server.serve``."""
-        return {name: self._handler(name) for name in self._read}
+        return {name: self._handler(name) for name in self._readers}
 
-    def open(self, stage: Stage) -> Stage:
-        """Make ``stage`` the current one. Call it before the previous one is answered."""
-        with self._lock:
-            self._stage = stage
-        return stage
+    @contextmanager
+    def closing(
+        self, seconds: float, note: Callable[[str, Collection[str]], None]
+    ) -> Iterator[None]:
+        """Close the stage when all have sent or time is up; its answers go out after the block.
+
+        ``note(stage, parties)`` gets those that sent nothing usable. No message is taken meanwhile.
+        """
+        with self._changed:
+            stage, self._deadline = self.hub.stage, time.monotonic() + seconds
+            self._changed.wait_for(self.complete, seconds)
+            note(stage, self.hub.expected)
+            answers = self.hub.step({})
+            self._begun, self._failed, self._deadline = set(), set(), math.inf
+            yield
+            self._answers[stage] = answers
+            self._changed.notify_all()
+
+    def complete(self) -> bool:
+        """Whether nobody is waited for in this stage."""
+        return self._failed.issuperset(self.hub.expected)
 
     def fail(self, error: ProtocolError) -> None:
         """End the round for everybody, waiting now or calling later."""
-        with self._lock:
-            self._over, stage = error, self._stage
-        if stage is not None:
-            stage.fail(error)
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
 
-    def _handler(self, name: str) -> Handler:
+    def _handler(self, stage: str) -> Handler:
         def handle(peer: str, request: Iterator[bytes]) -> Iterator[bytes]:
-            with self._lock:
-                stage, over = self._stage, self._over
-            if over is not None:
-                raise type(over)(str(over))
-            if stage is None or stage.name != name:
-                raise MessageError(f"stage {name}: is not the round's current stage")
-            stage.begin(peer)
+            self._begin(stage, peer)
             try:
-                message = self._read[name](request)
-                _nothing_more(request, name)
+                message = self._readers[stage](request)
+                if next(request, None) is not None:
+                    raise MessageError(f"stage {stage}: a message after the last one")
+                self._take(stage, peer, message)
             except BaseException:
-                stage.drop(peer)
+                self._drop(stage, peer)
                 raise
-            stage.hand_in(peer, message)
             del message  # it may be large, and the wait long
-            yield stage.await_answer(peer)
+            yield self._await_answer(stage, peer)
 
         return handle
 
+    def _begin(self, stage: str, party: str) -> None:
+        with self._changed:
+            self._check_open(stage, party)
+            if party in self._begun:
+                raise MessageError(f"stage {stage}: {party} sends a second time")
+            if party not in self.hub.expected:
+                raise MessageError(f"stage {stage}: {party} is not asked")
+            self._begun.add(party)
 
-def _nothing_more(request: Iterator[bytes], name: str) -> None:
-    if next(request, None) is not None:
-        raise MessageError(f"stage {name}: a message after the last one")
+    def _take(self, stage: str, party: str, message: Any) -> None:
+        with self._changed:
+            self._check_open(stage, party)
+            self.hub.step({party: message})
+            self._changed.notify_all()
+
+    def _drop(self, stage: str, party: str) -> None:
+        """``party``'s message failed: nobody waits for it any longer."""
+        with self._changed:
+            if self.hub.stage == stage:
+                self._failed.add(party)
+                self._changed.notify_all()
+
+    def _check_open(self, stage: str, party: str) -> None:
+        if self._error is not None:
+            raise type(self._error)(str(self._error))
+        if self.hub.stage != stage:
+            raise MessageError(f"stage {stage}: {party} came too late or too early; it is dropped")
+
+    def _await_answer(self, stage: str, party: str) -> bytes:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: stage in self._answers or self._error is not None,
+                min(self._deadline - time.monotonic() + _MARGIN, threading.TIMEOUT_MAX),
+            )
+            if stage not in self._answers and self._error is not None:
+                raise type(self._error)(str(self._error))
+            if party not in self._answers.get(stage, ()):
+                raise PeerError(f"stage {stage}: has no answer for {party}")
+            return self._answers[stage][party]
 
 
 AGGREGATOR_JOURNAL = "secure-aggregation/aggregator"
@@ -219,26 +156,6 @@ CONTRIBUTOR_JOURNAL = "secure-aggregation/contributor"
 """Kinds of the two journals."""
 
 _FLUSH = 5.0  # seconds in which the last answers reach the contributors
-
-
-class Done(Message, frozen=True, kw_only=True, tag="secagg done"):
-    """To all that gave shares: the file's SHA-256 and the parties in it, for a plan's digest."""
-
-    session: Bytes32
-    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-    survivors: tuple[Name, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundReceipt:
-    """What a contributor knows at the end.
-
-    ``survivors`` are the parties in the sum (it signed that list and checked t signatures on it);
-    ``sha256`` is the file's, as the aggregator claims.
-    """
-
-    survivors: tuple[str, ...]
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +196,7 @@ def aggregate_round(
     log = logger(identity.name)
     run = _Aggregation(identity, terms, journal, out, log)
     with serve(
-        run.gathering.handlers,
+        run.server.handlers,
         identity=identity,
         address=address,
         peers=terms.parties,
@@ -294,10 +211,10 @@ def aggregate_round(
         except ProtocolError as error:
             journal.advance(terms.round, "open", "lost")
             log("lost", release=terms.round, reason=str(error))
-            run.gathering.fail(error)
+            run.server.fail(error)
             raise
         except BaseException:
-            run.gathering.fail(PeerError("the aggregator stopped"))
+            run.server.fail(PeerError("the aggregator stopped"))
             raise
         finally:
             server.stop(_FLUSH)
@@ -335,25 +252,11 @@ def contribute_round(
     if known is not None:
         raise UsageError(f"round={terms.round}: {name} already took part ({known})")
     vector = terms.encode(values, stream=stream.child("noise"))
-
-    waits = {"timeout": patience, "idle": patience}
-
-    def stage(method: str, messages: Iterable[bytes]) -> bytes:
-        return ask(address, method, messages, identity=identity, peer=aggregator, **waits)
-
-    signing = new_signing_key(stream.child("signing"))
-    own = introduce(identity, signing=public_bytes(signing), terms=terms.digest)
-    roster = check_roster(stage("join", [own]), own=own, identity=identity, terms=terms)
-    journal.advance(terms.round, None, "joined", terms=terms.digest.hex())
-    client = Client(terms.plan(roster), name, signing_key=signing, stream=stream.child("keys"))
-    adverts = stage("advertise", [client.advertise()])
-    client.open_envelopes(stage("share", [client.share_keys(adverts)]))
-    masked = client.masked_input(vector)
-    survivors = stage("mask", vector_frames(VECTOR_KIND, masked, session=client.plan.digest))
-    confirmations = stage("confirm", [client.confirm(survivors)])
-    receipt = _read_done(stage("unmask", [client.unmask(confirmations)]), client)
-    journal.advance(terms.round, "joined", "done", sha256=receipt.sha256)
-    return receipt
+    party = Contributor(terms, identity=identity, vector=vector, stream=stream, journal=journal)
+    options = {"identity": identity, "peer": aggregator, "timeout": patience, "idle": patience}
+    follow(party, lambda method, messages: ask(address, method, messages, **options))
+    assert party.receipt is not None  # noqa: S101 - the last message made it
+    return party.receipt
 
 
 class _Aggregation:
@@ -362,99 +265,41 @@ class _Aggregation:
     def __init__(
         self, identity: Identity, terms: RoundTerms, journal: Journal, out: Path, log: Log
     ) -> None:
-        self._identity, self._terms, self._journal = identity, terms, journal
-        self._out, self._log = out, log
-        self._introductions: dict[str, bytes] = {}
-        self._server: Aggregator | None = None
-        small = dict.fromkeys(("join", "advertise", "share"), _one)
-        self.gathering = Gathering({**small, "mask": self._vector, "confirm": _one, "unmask": _one})
+        hub = RoundServer(terms, authority=identity.authority)
+        self._terms, self._journal, self._out, self._log = terms, journal, out, log
+        readers = dict.fromkeys(("join", *STAGES), _only_message)
+        self.server = HubServer(hub, {**readers, "mask": self._vector})
 
     def run(self, join_timeout: float, stage_timeout: float) -> Published:
-        stage = self.gathering.open(
-            Stage("join", self._terms.parties, take=self._take_introduction, seconds=join_timeout)
-        )
-        with self._closing(stage, self._terms.parties):
-            server, roster = self._begin()
-        answer: bytes | Mapping[str, bytes] = roster
-        for step in STAGES:
-            asked = server.expected
-            following = self.gathering.open(
-                Stage(step, asked, take=partial(server.take, step), seconds=stage_timeout)
-            )
-            stage.answer(_for_all(answer, asked))
-            stage = following
-            with self._closing(stage, asked):
-                if step is not STAGES[-1]:
-                    answer = server.close()
-                    continue
-                aggregate = server.finish()
-                done = self._publish(aggregate.total, aggregate.survivors)
-        session, sha256 = server.plan.digest, done.sha256
-        answer = pack(Done(session=session, sha256=sha256, survivors=done.survivors))
-        stage.answer(_for_all(answer, asked))
-        return done
-
-    def _begin(self) -> tuple[Aggregator, bytes]:
-        came, least = sorted(self._introductions), self._terms.least
-        if len(came) < least:
-            raise ProtocolError(
-                f"{len(came)} of {len(self._terms.parties)} parties joined, {least} are needed; "
-                "nothing was revealed; start again with a new round"
-            )
-        keys = {name: self._key(name, self._introductions[name]) for name in came}
-        self._server = Aggregator(self._terms.plan(keys))
-        listed = tuple(
-            Introduced(introduction=self._introductions[name], name=name) for name in came
-        )
-        return self._server, pack(Roster(roster=listed, session=self._terms.digest))
-
-    def _take_introduction(self, party: str, message: bytes) -> None:
-        self._key(party, message)
-        self._introductions[party] = message
-
-    def _key(self, party: str, message: bytes) -> bytes:
-        return check_introduction(
-            message, name=party, authority=self._identity.authority, terms=self._terms.digest
-        )
+        hub, seconds = self.server.hub, join_timeout
+        while not hub.done:
+            with self.server.closing(seconds, self._log_dropped):
+                if hub.release is not None:
+                    published = self._publish(hub.release)
+            seconds = stage_timeout
+        return published
 
     def _vector(self, request: Iterator[bytes]) -> npt.NDArray[Any]:
-        assert self._server is not None  # noqa: S101 - the stage is open
-        plan = self._server.plan
-        return read_vector(
-            request,
-            kind=VECTOR_KIND,
-            session=plan.digest,
-            count=plan.length,
-            dtype=plan.dtype.name,
-            bound=None,
-        )
+        return read_vector(request, kind=VECTOR_KIND, **self.server.hub.plan.vector)
 
-    def _closing(self, stage: Stage, asked: Iterable[str]) -> AbstractContextManager[None]:
-        return stage.closing(lambda came: self._note(stage, set(asked) - came))
-
-    def _note(self, stage: Stage, gone: Iterable[str]) -> None:
+    def _log_dropped(self, stage: str, dropped: Collection[str]) -> None:
         name, reason = self._terms.round, "sent no usable message"
-        for party in sorted(gone):
-            self._log("dropped", peer=party, method=stage.name, release=name, reason=reason)
+        for party in sorted(dropped):
+            self._log("dropped", peer=party, method=stage, release=name, reason=reason)
 
-    def _publish(self, total: npt.NDArray[Any], survivors: tuple[str, ...]) -> Published:
+    def _publish(self, release: Sum) -> Published:
         """Record what will be published, write the file, then record that it is published."""
-        values = self._terms.ring.decode(total)
-        head = npy_header(len(values), values.dtype.name)
-        digest = hashlib.sha256(head)
-        digest.update(values.data)
-        result = Published(path=self._out, survivors=survivors, sha256=digest.hexdigest())
-        name = self._terms.round
-        facts = {"sha256": result.sha256, "survivors": list(survivors), "out": str(self._out)}
+        name, survivors = self._terms.round, release.survivors
+        facts = {"sha256": release.sha256, "survivors": list(survivors), "out": str(self._out)}
         self._journal.advance(name, "open", "publishing", **facts)
-        durable_write(self._out, [head, values], replace=False)
+        durable_write(self._out, release.parts, replace=False)
         self._journal.advance(name, "publishing", "published")
         self._log(
             "published",
             release=name,
             reason=f"{len(survivors)} of {len(self._terms.parties)} parties are in the sum",
         )
-        return result
+        return Published(path=self._out, survivors=survivors, sha256=release.sha256)
 
 
 def _before(journal: Journal, name: str, out: Path) -> Published | None:
@@ -477,21 +322,8 @@ def _before(journal: Journal, name: str, out: Path) -> Published | None:
     raise UsageError(f"round={name}: was interrupted and published nothing; agree on a new round")
 
 
-def _read_done(message: bytes, client: Client) -> RoundReceipt:
-    found = unpack(message, Done)
-    if found.session != client.plan.digest:
-        raise MessageError("message done: of another round")
-    if found.survivors != client.survivors:
-        raise MessageError("message done: names other survivors than those signed for")
-    return RoundReceipt(survivors=client.survivors, sha256=found.sha256)
-
-
-def _one(request: Iterator[bytes]) -> bytes:
+def _only_message(request: Iterator[bytes]) -> bytes:
     message = next(request, None)
     if message is None:
         raise MessageError("no message arrived")
     return message
-
-
-def _for_all(answer: bytes | Mapping[str, bytes], asked: Iterable[str]) -> Mapping[str, bytes]:
-    return dict.fromkeys(asked, answer) if isinstance(answer, bytes) else answer

@@ -21,6 +21,7 @@ from dpaudit.accounting.discrete import discrete_gaussian_sum_bounds, skellam_bo
 from dpaudit.errors import UsageError
 from dpaudit.numeric.exact_integers import LARGEST_SCALE, draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.normal import check_whole
 from dpaudit.protocols import Stream
 from dpaudit.types import EpsilonBounds
 
@@ -161,20 +162,16 @@ def least_honest(servers: int, *, dropouts: int, colluding: int, backdoored: int
     Raises:
         UsageError: a negative number, or none is left.
     """
-    for name, value in (
-        ("dropouts", dropouts),
-        ("colluding", colluding),
-        ("backdoored", backdoored),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise UsageError(f"{name}={value}: must be a whole number ≥ 0")
-    left = servers - dropouts - colluding - backdoored
-    if left < 1:
+    counts = {"dropouts": dropouts, "colluding": colluding, "backdoored": backdoored}
+    for name, value in counts.items():
+        check_whole(name, value, low=0)
+    honest = servers - dropouts - colluding - backdoored
+    if honest < 1:
         raise UsageError(
             f"servers={servers}: less dropouts={dropouts}, colluding={colluding}, "
             f"backdoored={backdoored} leaves no honest noise; take more servers"
         )
-    return left
+    return honest
 
 
 def finest_granularity(law: Law, sigma: float) -> float:
@@ -183,7 +180,7 @@ def finest_granularity(law: Law, sigma: float) -> float:
     It is as fine as these samplers are used.
 
     Raises:
-        UsageError: no such law, or sigma no finite number > 0.
+        UsageError: no such law, or sigma not a finite number > 0.
     """
     _check(law, sigma)
     return math.ldexp(1.0, math.frexp(sigma)[1] - 1 - _FINENESS[law])

@@ -131,6 +131,12 @@ class Plan:
         """Each name's place from 1 on: where its share lies on the polynomials."""
         return {name: i for i, name in enumerate(self.parties, 1)}
 
+    @property
+    def vector(self) -> dict[str, Any]:
+        """What ``transport.vectors`` expects of a masked vector, but its kind."""
+        form = {"count": self.length, "dtype": self.dtype.name, "bound": None}
+        return {"session": self.digest, **form}
+
     @cached_property
     def digest(self) -> bytes:
         """32 bytes that every message, key and signature of the round is bound to."""
@@ -193,7 +199,7 @@ class FixedPoint:
 
     Raises:
         UsageError: the bound and 8.5σ of noise or more (see :func:`noise_reach`) exceed the limit;
-            a granularity that is no power of two; other fields out of range.
+            a granularity that is not a power of two; other fields out of range.
     """
 
     bits: int
@@ -306,8 +312,8 @@ class FixedPoint:
         """The nearest multiples of the granularity, counted (ties to even).
 
         Raises:
-            UsageError: a value that is no real number, or whose multiple is beyond the bound's; the
-                text does not say which.
+            UsageError: a value that is not a real number, or whose multiple is beyond the bound's;
+                the text does not say which.
         """
         if values.dtype.kind not in "biuf":
             raise UsageError(f"values of {values.dtype}: takes real numbers")

@@ -91,7 +91,7 @@ class RoundTerms:
 
     @property
     def least(self) -> int:
-        """How many must join, at least: the sum of two tells each the other's vector."""
+        """How many must join, at least: the sum of two reveals to each the other's vector."""
         return max(3, self.threshold)
 
     @property
@@ -223,9 +223,9 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
         PeerError: the certificate is not the authority's, not valid now, or not ``name``'s; or its
             key did not sign this key for these terms.
     """
-    found = unpack(data, _Introduction)
+    introduction = unpack(data, _Introduction)
     try:
-        certificate = x509.load_der_x509_certificate(found.certificate)
+        certificate = x509.load_der_x509_certificate(introduction.certificate)
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
         named, public = party_of(certificate), certificate.public_key()
     except (*BROKEN, InvalidSignature) as error:
@@ -239,13 +239,17 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
     if not isinstance(public, ec.EllipticCurvePublicKey):
         raise PeerError(f"{name}: its certificate's key is not on an elliptic curve")
     try:
-        public.verify(found.signature, _statement(name, found.signing, terms), ec.ECDSA(SHA256()))
+        public.verify(
+            introduction.signature,
+            _statement(name, introduction.signing, terms),
+            ec.ECDSA(SHA256()),
+        )
     except InvalidSignature as error:
         raise PeerError(
             f"{name}: did not sign its key for this round's terms; give every contributor the same "
             "round, parties, threshold, colluding, dimension, bound, sigma, bits and noise"
         ) from error
-    return found.signing
+    return introduction.signing
 
 
 def check_roster(
@@ -258,23 +262,25 @@ def check_roster(
         ProtocolError: too few joined.
         PeerError: as :func:`check_introduction`.
     """
-    found = unpack(message, Roster)
-    given = {item.name: item.introduction for item in found.roster}
+    listed = unpack(message, Roster)
+    introductions = {item.name: item.introduction for item in listed.roster}
     if (
-        found.session != terms.digest
-        or len(given) < len(found.roster)
-        or not given.keys() <= set(terms.parties)
+        listed.session != terms.digest
+        or len(introductions) < len(listed.roster)
+        or not introductions.keys() <= set(terms.parties)
     ):
         raise MessageError("roster: of another round, a party twice, or not of this round")
-    if given.get(identity.name) != own:
+    if introductions.get(identity.name) != own:
         raise MessageError("roster: lacks our own introduction as sent")
-    if len(given) < terms.least:
-        raise ProtocolError(f"{len(given)} parties joined, too few; nothing was sent to them")
+    if len(introductions) < terms.least:
+        raise ProtocolError(
+            f"{len(introductions)} parties joined, too few; nothing was sent to them"
+        )
     return {
         name: check_introduction(
-            given[name], name=name, authority=identity.authority, terms=terms.digest
+            introductions[name], name=name, authority=identity.authority, terms=terms.digest
         )
-        for name in given
+        for name in introductions
     }
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "Bytes32",
     "Confirmation",
     "Confirmations",
+    "Done",
     "Envelopes",
     "Name",
     "Shares",
@@ -170,6 +171,14 @@ class Unmasking(RoundMessage, frozen=True, kw_only=True, tag="unmasking"):
     session: Bytes32
 
 
+class Done(RoundMessage, frozen=True, kw_only=True, tag="secagg done"):
+    """To all that gave shares: the file's SHA-256 and the parties in it, for a plan's digest."""
+
+    session: Bytes32
+    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    survivors: tuple[Name, ...]
+
+
 M = TypeVar("M", bound=RoundMessage)
 
 
@@ -179,19 +188,19 @@ def read(plan: Plan, data: bytes, kind: type[M], *, party: str | None = None) ->
     Raises:
         MessageError: not such a message, a name that is not the roster's, or a list out of order.
     """
-    found = unpack(data, kind)
-    what = f"message {kind.__struct_config__.tag}"
-    if getattr(found, "session") != plan.digest:  # noqa: B009 - every kind declares it in its place
-        raise MessageError(f"{what}: of another round or another plan")
-    own = [getattr(found, field) for field in ("party", "name") if hasattr(found, field)]
-    for names in (own, *_lists(found)):
+    message = unpack(data, kind)
+    label = f"message {kind.__struct_config__.tag}"
+    if getattr(message, "session") != plan.digest:  # noqa: B009 - every kind declares it in its place
+        raise MessageError(f"{label}: of another round or another plan")
+    own = [getattr(message, field) for field in ("party", "name") if hasattr(message, field)]
+    for names in (own, *_lists(message)):
         if not plan.roster.keys() >= set(names):
-            raise MessageError(f"{what}: a name that is not in the roster")
+            raise MessageError(f"{label}: a name that is not in the roster")
         if any(a >= b for a, b in pairwise(names)):
-            raise MessageError(f"{what}: names out of order, or one twice")
+            raise MessageError(f"{label}: names out of order, or one twice")
     if party is not None and own != [party]:
-        raise MessageError(f"{what}: names another party than its sender or recipient")
-    return found
+        raise MessageError(f"{label}: names another party than its sender or recipient")
+    return message
 
 
 def entries(values: Mapping[str, V]) -> tuple[Entry[V], ...]:

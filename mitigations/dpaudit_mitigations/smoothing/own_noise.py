@@ -17,8 +17,9 @@ from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.numeric.arrays import device_of, double, library
+from dpaudit.numeric.exact_integers import draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
-from dpaudit.numeric.lattice import RoundedHost, lattice_noise, lattice_step
+from dpaudit.numeric.lattice import RoundedHost, in_dtype, lattice_step
 from dpaudit.numeric.normal import standard_normal
 from dpaudit.protocols import Array, Host, Stream
 
@@ -122,7 +123,7 @@ class OwnNoise:
             own += noise
             return own
         law = IntegerLaw.gaussian(self._scale)
-        own = lattice_noise(n, d, law=law, granularity=g, stream=stream, dtype=None, device=device)
+        own = in_dtype(draw_integers(n * d, law, stream=stream).reshape(n, d) * g, None, device)
         own += library(noise).round(double(noise) / g) * g
         return own
 

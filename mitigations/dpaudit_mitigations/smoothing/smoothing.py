@@ -140,27 +140,27 @@ class Smoothing:
         alone = own.alone(delta, host=host)
         if isinstance(source, Gaussian):
             return self._around_gaussian(
-                source, delta, host=host, eta=0.0, alone=alone, says="Gaussian on a lattice"
+                source, delta, host=host, eta=0.0, alone=alone, statement="Gaussian on a lattice"
             )
         if not isinstance(source, Pancake):
             promised = _as_postprocessing(source, delta, host=host, step=own.step)
-            says, high = _by(alone, promised), min(alone, promised)
+            statement, high = _by(alone, promised), min(alone, promised)
             low = 0.0
             if isinstance(source, SeedInNoise) and self.own == "fast":
                 tau = self.tau * source.sigma
                 low = min(high, seeded_low(source, delta, host=host, tau=tau, most=alone))
-            return EpsilonBounds(low=low, high=high, says=says)
+            return EpsilonBounds(low=low, high=high, says=statement)
         eta = self._eta(source)
         if eta < 1:
-            says, k = f"smoothing theorem (Poisson), η = {eta:.2g}", source.key.directions
+            statement, k = f"smoothing theorem (Poisson), η = {eta:.2g}", source.key.directions
             return self._around_gaussian(
-                source, delta, host=host, eta=eta, alone=alone, says=says, directions=k
+                source, delta, host=host, eta=eta, alone=alone, statement=statement, directions=k
             )
         promised = _as_postprocessing(source, delta, host=host, step=own.step)
         low = _exact_low(source, delta, host=host, tau=self.tau * source.sigma)
         high, by = min(alone, promised), _by(alone, promised)
-        says = f"unknown beyond {by} (η ≥ 1); low: exact profile, the lattice neglected"
-        return EpsilonBounds(low=min(low, high), high=high, says=says)
+        statement = f"unknown beyond {by} (η ≥ 1); low: exact profile, the lattice neglected"
+        return EpsilonBounds(low=min(low, high), high=high, says=statement)
 
     def epsilon_after(
         self, source: NoiseSource, delta: float, *, host: Host, releases: int
@@ -183,9 +183,9 @@ class Smoothing:
         if releases == 1:
             return one
         if isinstance(source, Pancake) and (
-            found := self._composed(source, delta, host=host, releases=releases)
+            composed := self._composed(source, delta, host=host, releases=releases)
         ):
-            return found
+            return composed
         basic = releases * self.epsilon(source, delta / releases, host=host).high
         eta, k = 0.0 if isinstance(source, Gaussian) else math.inf, 1
         if isinstance(source, Pancake):
@@ -200,7 +200,7 @@ class Smoothing:
             host=host,
             eta=eta,
             alone=basic,
-            says=f"Gaussian on a lattice, η = {eta:.2g}, {releases} releases",
+            statement=f"Gaussian on a lattice, η = {eta:.2g}, {releases} releases",
             directions=k * releases,
             releases=releases,
         )
@@ -251,7 +251,7 @@ class Smoothing:
         host: Host,
         eta: float,
         alone: float,
-        says: str,
+        statement: str,
         directions: int = 1,
         releases: int = 1,
     ) -> EpsilonBounds:
@@ -270,8 +270,8 @@ class Smoothing:
             low = gaussian_epsilon(raised, sigma=sigma, sensitivity=least) - more
         if alone < high:
             high = alone
-            says = "the defender's own noise alone" if releases == 1 else "basic composition"
-        return EpsilonBounds(low=max(0.0, min(low, high)), high=high, says=says)
+            statement = "the defender's own noise alone" if releases == 1 else "basic composition"
+        return EpsilonBounds(low=max(0.0, min(low, high)), high=high, says=statement)
 
 
 def _tau(

@@ -113,23 +113,23 @@ def make_authority(
     target = folder.absolute()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
         raise UsageError(f"out={folder}: cannot be written ({error.strerror})") from error
     try:
         pem = authority.own().public_bytes(Encoding.PEM)
-        write_file(made / "ca.pem", pem, mode=0o644)
+        write_file(draft / "ca.pem", pem, mode=0o644)
         for party in parties:
             key = ec.generate_private_key(ec.SECP256R1())
             certificate = authority.party(party, names, key.public_key())
-            home = made / party
+            home = draft / party
             home.mkdir(mode=0o700)
             secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             write_file(home / "key.pem", secret, mode=0o600)
             write_file(home / "cert.pem", certificate.public_bytes(Encoding.PEM), mode=0o644)
             write_file(home / "ca.pem", pem, mode=0o644)
-        sync_folder(made)
-        os.rename(made, target)  # refuses anything but an empty folder
+        sync_folder(draft)
+        os.rename(draft, target)  # refuses anything but an empty folder
         sync_folder(target.parent)
     except OSError as error:
         if target.exists():
@@ -137,7 +137,7 @@ def make_authority(
         raise UsageError(f"out={folder}: cannot be written ({error.strerror})") from error
     finally:
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(made)
+            shutil.rmtree(draft)
 
 
 def load_identity(folder: Path) -> Identity:
@@ -294,10 +294,10 @@ def _read(path: Path, *, secret: bool = False) -> bytes:
 
 def _parse(path: Path, pem: bytes) -> x509.Certificate:
     try:
-        found = x509.load_pem_x509_certificates(pem)
-        _ = [one.not_valid_after_utc - one.not_valid_before_utc for one in found]
+        certificates = x509.load_pem_x509_certificates(pem)
+        _ = [one.not_valid_after_utc - one.not_valid_before_utc for one in certificates]
     except BROKEN as error:
         raise KeyFileError(f"certificate={path}: not a PEM certificate") from error
-    if len(found) != 1:
-        raise KeyFileError(f"certificate={path}: holds {len(found)} certificates, not one")
-    return found[0]
+    if len(certificates) != 1:
+        raise KeyFileError(f"certificate={path}: holds {len(certificates)} certificates, not one")
+    return certificates[0]

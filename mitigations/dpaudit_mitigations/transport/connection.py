@@ -31,9 +31,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
+from dpaudit.protocols import Party
 from dpaudit.results.text import one_line
 from dpaudit_mitigations.transport.certificates import Identity, dns_name
 
@@ -43,6 +44,7 @@ __all__ = [
     "ERROR_KEY",
     "SERVICE",
     "TICK",
+    "Caller",
     "Log",
     "Pump",
     "Silence",
@@ -51,6 +53,7 @@ __all__ = [
     "check_address",
     "class_name",
     "clean",
+    "follow",
     "grpc",
     "grpc_options",
     "logger",
@@ -325,6 +328,26 @@ def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) ->
     return answers[0]
 
 
+class Caller(Party, Protocol):
+    """A party that calls a server: ``stage`` is the method for the message just returned."""
+
+    stage: str
+
+
+def follow(party: Caller, ask: Callable[[str, Iterable[bytes]], bytes]) -> list[str]:
+    """Let ``party`` talk to its server until it has nothing to say; the methods called, in order.
+
+    ``ask(method, messages)`` gives the answer to one call, as :func:`ask` does.
+    """
+    methods = []
+    message: Any = party.step(None)
+    while message is not None:
+        methods.append(party.stage)
+        messages = [message] if isinstance(message, bytes) else message
+        message = party.step(ask(party.stage, messages))
+    return methods
+
+
 class _Sending:
     """Our outgoing messages: holds the error in making them, and since when none was sent."""
 
@@ -376,7 +399,7 @@ def _refusal(error: Any, who: str, timeout: float) -> ProtocolError:
     if isinstance(named, str) and named in ERRORS:
         return ERRORS[named](f"{who} says: {details}")
     if code is grpc.StatusCode.UNAVAILABLE:
-        return PeerError(f"{who}: {_why_unavailable(details)}")
+        return PeerError(f"{who}: {_unavailability(details)}")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return PeerError(f"{who}: not done within {timeout:g} s")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
@@ -386,7 +409,7 @@ def _refusal(error: Any, who: str, timeout: float) -> ProtocolError:
     return PeerError(f"{who}: disconnected ({code.name.lower()})")
 
 
-def _why_unavailable(details: str) -> str:
+def _unavailability(details: str) -> str:
     low = details.lower()
     if "hostname verification" in low or "peer name" in low:
         return "its certificate is not that party's"

@@ -69,9 +69,9 @@ def npy_header(dim: int, dtype: str) -> bytes:
 
 def write_all(fd: int, part: memoryview) -> None:
     """Write every byte of a contiguous ``part``, in as many system calls as it takes."""
-    left = part.cast("B") if part.nbytes else memoryview(b"")
-    while left:
-        left = left[os.write(fd, left[:_PIECE]) :]
+    rest = part.cast("B") if part.nbytes else memoryview(b"")
+    while rest:
+        rest = rest[os.write(fd, rest[:_PIECE]) :]
 
 
 def file_digest(path: Path) -> bytes | None:

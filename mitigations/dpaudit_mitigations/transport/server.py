@@ -54,7 +54,7 @@ class Handler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server bears.
+    """The limits of a server.
 
     Raises:
         UsageError: a limit that makes no sense.
@@ -184,19 +184,19 @@ class _Watch:
 
     def __init__(self, peer: str, cancel: Callable[[], Any], end: float) -> None:
         self.peer, self.cancel, self._end = peer, cancel, end
-        self._taken_by = end
+        self._read_by = end
         self.reason = ""
 
     def sending(self, idle: float) -> None:
-        self._taken_by = time.monotonic() + idle
+        self._read_by = time.monotonic() + idle
 
     def sent(self) -> None:
-        self._taken_by = self._end
+        self._read_by = self._end
 
     def late(self, now: float) -> bool:
         if now > self._end:
             self.reason = "the call exceeded its time limit"
-        elif now > self._taken_by:
+        elif now > self._read_by:
             self.reason = "the peer did not read its answer for too long"
         return bool(self.reason)
 

@@ -198,7 +198,7 @@ class VectorReader:
             raise MessageError(f"vector {self._layout.kind}: a frame that is not bytes")
         if frame.startswith(prefix) and len(frame) == len(prefix) + (0 if whole else length):
             return
-        why = self._layout.why_not(frame, self.taken)
+        why = self._layout.mismatch(frame, self.taken)
         raise MessageError(f"vector {self._layout.kind}, frame {self.taken}: {why}")
 
     def _check(self, values: npt.NDArray[Any], index: int) -> None:
@@ -247,28 +247,28 @@ class _Layout:
         return self._line("end")
 
     def _line(self, part: str, **fields: Any) -> bytes:
-        known = {"kind": self.kind, "session": self.session, "part": part}
-        return msgspec.json.encode(known | fields) + b"\n"
+        line = {"kind": self.kind, "session": self.session, "part": part}
+        return msgspec.json.encode(line | fields) + b"\n"
 
-    def why_not(self, frame: bytes, position: int) -> str:
+    def mismatch(self, frame: bytes, position: int) -> str:
         """What is wrong with a frame that is not the one at ``position``, without its values."""
         try:
-            found = msgspec.json.decode(frame[:_LONGEST_LINE].partition(b"\n")[0])
+            fields = msgspec.json.decode(frame[:_LONGEST_LINE].partition(b"\n")[0])
         except (ValueError, RecursionError):
             return "not a frame (broken encoding, or cut short)"
-        if not isinstance(found, dict) or found.get("kind") != self.kind:
+        if not isinstance(fields, dict) or fields.get("kind") != self.kind:
             return "of another kind"
-        if found.get("session") != msgspec.to_builtins(self.session):
+        if fields.get("session") != msgspec.to_builtins(self.session):
             return "of another session"
         part = "head" if position == 0 else "body" if position <= self.chunks else "end"
-        if found.get("part") != part:
+        if fields.get("part") != part:
             return f"not the {part} frame expected now (cut short, repeated or out of order)"
         if part == "head":
-            wrong = [k for k in ("count", "dtype", "chunk") if found.get(k) != getattr(self, k)]
+            wrong = [k for k in ("count", "dtype", "chunk") if fields.get(k) != getattr(self, k)]
             if wrong:
                 return f"another {' and '.join(wrong)} than this side expects"
             return "not in canonical encoding"
-        if part == "body" and found.get("index") != position - 1:
+        if part == "body" and fields.get("index") != position - 1:
             return "out of order or repeated"
         return "too short, too long, or not in canonical encoding"
 

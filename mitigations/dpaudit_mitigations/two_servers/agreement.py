@@ -1,4 +1,4 @@
-"""What both servers agree on: the messages besides the vector, and the lattice of their numbers.
+"""What both servers agree on: all messages but the vector, and the lattice of their numbers.
 
 The lattice is fixed by public numbers, and noise drawn on it by chunk. Sums are made in one
 compiled pass over a chunk: query + noise, then + server 2's noise. Server 1's noise may also be a

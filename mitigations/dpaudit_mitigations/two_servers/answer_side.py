@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from dpaudit.protocols import Stream
 from dpaudit.randomness import KEY_BYTES, KeyedStream
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import Identity
-from dpaudit_mitigations.transport.connection import Log, ask
+from dpaudit_mitigations.transport.connection import Log, ask, follow
 from dpaudit_mitigations.transport.journal import Journal, durable_write
 from dpaudit_mitigations.transport.vectors import vector_frames
 from dpaudit_mitigations.two_servers.agreement import (
@@ -44,7 +45,7 @@ from dpaudit_mitigations.two_servers.agreement import (
     secure_draw,
 )
 
-__all__ = ["AnswerSide", "Contact", "Question", "Seeds"]
+__all__ = ["Answer", "AnswerSide", "Contact", "Question", "Seeds"]
 
 
 class Seeds:
@@ -144,6 +145,160 @@ class Question:
         return f"Question(release={self.release!r}, round={self.round})"  # never the values
 
 
+class Answer:
+    """One release at server 1, as a state machine without sockets; its memory is the journal.
+
+    :attr:`stage` names the call that the message just returned is for: ``terms``, then ``publish``,
+    whose message is an offer and the noisy answer's frames (made anew each time it is iterated, for
+    a retry). Interrupted, refused or killed, it is over; another one for the same question resumes.
+    """
+
+    def __init__(
+        self, question: Question, *, side: AnswerSide, peer: str, seed: bytes | None = None
+    ) -> None:
+        """Answer ``question`` for ``side``, to server 2, whose certificate names it ``peer``.
+
+        Raises:
+            UsageError: an invalid question.
+        """
+        check_release(question.release, question.round)
+        check_values(question.values)
+        if not (question.sigma > 0 and math.isfinite(question.sigma)):
+            raise UsageError(f"sigma={question.sigma}: must be a finite number > 0")
+        self.stage = "new"
+        self._question, self._side, self._seed = question, side, seed
+        self._journal, self._seeds, self._name = side.journal, side.seeds, question.name
+        self._facts = {
+            "sigma": question.sigma,
+            "noise_sigma": question.peer_sigma,
+            "dim": int(question.values.size),
+            "source": question.source,
+            "query": hashlib.sha256(question.values.data.cast("B")).hexdigest(),
+            "dtype": question.values.dtype.name,
+            "peer": peer,
+            "made_by": version("dpaudit"),
+        }
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over, published (there is a receipt) or not."""
+        return self.stage == "done"
+
+    def step(self, message: bytes | None) -> Iterable[bytes] | None:
+        """Ask for server 2's terms, if the journal has none; then offer and answer; then settle.
+
+        None at once if the release is published.
+
+        Raises:
+            MessageError: server 2's message is not its terms, or no receipt for what was sent.
+            UsageError: a name that the journal has for another release, a question that server 2's
+                terms do not allow, or a release that cannot be finished.
+        """
+        stage, self.stage = self.stage, "done"  # unless this step succeeds
+        if stage == "done" or (message is None) != (stage == "new"):
+            raise MessageError(f"release {self._name}: step out of order, or after the end")
+        data: Any = message
+        if stage == PUBLISH:
+            self._settle(unpack(data, PublicationReceipt))
+        elif stage == TERMS:
+            self._begin(unpack(data, ReleaseTerms))
+        elif self._journal.state(self._name) is None:
+            self.stage = TERMS
+            return ()
+        self._check_facts()
+        if self._journal.state(self._name) == PUBLISHED:
+            self._seeds.erase(self._name)
+            return None
+        self.stage = PUBLISH
+        return _Messages(partial(self._messages, self._seeds.read(self._name)))
+
+    @property
+    def receipt(self) -> PublicationReceipt:
+        """Server 2's receipt, from the journal; only of a published release."""
+        facts = self._journal.facts(self._name)
+        payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
+        release, number = self._question.release, self._question.round
+        return PublicationReceipt(
+            release=release, round=number, payload=payload, published=published
+        )
+
+    def _begin(self, terms: ReleaseTerms) -> None:
+        """Make the release *drawn*."""
+        _check_terms(self._question, terms)
+        self._seeds.make(self._name, self._seed)
+        self._journal.advance(self._name, None, DRAWN, **self._facts, bound=terms.bound)
+
+    def _check_facts(self) -> None:
+        """Check that the release begun under this name is this one."""
+        facts = self._journal.facts(self._name)
+        changed = [fact for fact, value in self._facts.items() if facts[fact] != value]
+        if self._question.bound not in (None, facts["bound"]):
+            changed.append("bound")
+        if changed:
+            raise UsageError(
+                f"release={self._name}: begun with another {' and '.join(changed)}; "
+                "a name is for one release, take a new one"
+            )
+
+    def _messages(self, stream: Stream) -> Iterator[bytes]:
+        """The offer, then the noisy answer's frames, each chunk drawn while earlier ones travel."""
+        question, facts = self._question, self._journal.facts(self._name)
+        agreed = {fact: facts[fact] for fact in ("sigma", "dim", "bound", "noise_sigma")}
+        offer = Offer(release=question.release, round=question.round, **agreed)
+        step = granularity(offer.bound, sigma=min(offer.sigma, offer.noise_sigma))
+        most = most_steps(offer.bound, step=step)
+        draw = (
+            self._side.draw(step, stream)
+            if self._side.draw
+            else secure_draw(sigma=offer.sigma, step=step, stream=stream)
+        )
+        steps = np.empty(offer.dim, "<i4")
+
+        def fill(at: int, count: int) -> int:
+            part = slice(at, at + count)
+            return int(add_query(draw(at, count), question.values[part], 1 / step, steps[part]))
+
+        # it reads a chunk when its frame is asked for
+        frames = vector_frames(VECTOR, steps, session=offer.session, chunk=CHUNK)
+        yield pack(offer)
+        yield next(frames)
+        for _, _, largest in ahead(fill, offer.dim, threads=self._side.threads):
+            if largest > most:
+                raise UsageError(
+                    f"source={question.source}: noise beyond the bound; raise the bound"
+                )
+            yield next(frames)
+        last = next(frames)
+        self._note_sent(last[-32:].hex())
+        yield last
+
+    def _note_sent(self, payload: str) -> None:
+        if self._journal.state(self._name) == DRAWN:
+            self._journal.advance(self._name, DRAWN, SENT, payload=payload)
+        elif self._journal.facts(self._name)["payload"] != payload:
+            raise UsageError(
+                f"release={self._name}: the noisy answer differs from the first one, so it is not "
+                "sent again; finish it with the dpaudit, noise source and machine that began it"
+            )
+
+    def _settle(self, receipt: PublicationReceipt) -> None:
+        sent = self._name, self._journal.facts(self._name).get("payload")
+        if (f"{receipt.release}@{receipt.round}", receipt.payload.hex()) != sent:
+            raise MessageError(f"release {self._name}: the receipt is not for what was sent")
+        published = receipt.published.hex()
+        self._journal.advance(self._name, SENT, PUBLISHED, published=published)
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """Messages that can be made anew."""
+
+    make: Callable[[], Iterator[bytes]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.make()
+
+
 class AnswerSide:
     """Server 1's side of its releases, and its journal of them.
 
@@ -167,15 +322,15 @@ class AnswerSide:
         Raises:
             UsageError: the journal cannot be used.
         """
-        self._journal = Journal(journal / "answer.sqlite", kind="two-servers-answer")
-        self._seeds, self._log, self._draw, self._threads = Seeds(journal), log, draw, threads
-        for name in self._seeds.names():  # of a process killed before it erased them
-            if self._journal.state(name) == PUBLISHED:
-                self._seeds.erase(name)
+        self.journal = Journal(journal / "answer.sqlite", kind="two-servers-answer")
+        self.seeds, self.draw, self.threads, self._log = Seeds(journal), draw, threads, log
+        for name in self.seeds.names():  # of a process killed before it erased them
+            if self.journal.state(name) == PUBLISHED:
+                self.seeds.erase(name)
 
     def close(self) -> None:
         """Close the journal."""
-        self._journal.close()
+        self.journal.close()
 
     def release(
         self,
@@ -193,121 +348,27 @@ class AnswerSide:
 
         Raises:
             PeerError: server 2 could not be reached in that time; the same call resumes later.
-            MessageError: server 2 has another release under this name, or its answer is no receipt.
+            MessageError: server 2 has another release under this name, or sent no receipt.
             UsageError: a name that this journal has for another release, an invalid question, one
                 that server 2's terms do not allow, or one that cannot be finished.
         """
-        check_release(question.release, question.round)
-        check_values(question.values)
-        if not (question.sigma > 0 and math.isfinite(question.sigma)):
-            raise UsageError(f"sigma={question.sigma}: must be a finite number > 0")
+        party = Answer(question, side=self, peer=contact.peer, seed=seed)
         if not 0 <= patience < _MOST_PATIENCE:
             raise UsageError(f"patience={patience:g}: 0 to {_MOST_PATIENCE:g} seconds")
         end = time.monotonic() + patience
-        self._begin(question, contact, end, seed)
-        name = question.name
-        if self._journal.state(name) != PUBLISHED:
-            stream, facts = self._seeds.read(name), self._journal.facts(name)
-            offer = Offer(
-                release=question.release,
-                round=question.round,
-                **{fact: facts[fact] for fact in ("sigma", "dim", "bound", "noise_sigma")},
-            )
-            receipt = self._patiently(
-                contact, end, lambda: self._send(offer, question, stream, contact, timeout)
-            )
-            self._settle(name, receipt)
-            self._log("published", peer=contact.peer, method=PUBLISH, release=name)
-        self._seeds.erase(name)
-        facts = self._journal.facts(name)
-        payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
-        return PublicationReceipt(
-            release=question.release, round=question.round, payload=payload, published=published
-        )
+        limits = {TERMS: (10.0, 10.0), PUBLISH: (timeout, _IDLE)}
 
-    def _begin(self, question: Question, contact: Contact, end: float, seed: bytes | None) -> None:
-        """Make the release *drawn*, or check that it is the one begun under this name."""
-        own = {
-            "sigma": question.sigma,
-            "noise_sigma": question.peer_sigma,
-            "dim": int(question.values.size),
-            "source": question.source,
-            "query": hashlib.sha256(question.values.data.cast("B")).hexdigest(),
-            "dtype": question.values.dtype.name,
-            "peer": contact.peer,
-            "made_by": version("dpaudit"),
-        }
-        if self._journal.state(question.name) is None:
-            terms = self._patiently(contact, end, lambda: self._terms(contact))
-            _check_terms(question, terms)
-            self._seeds.make(question.name, seed)
-            self._journal.advance(question.name, None, DRAWN, **own, bound=terms.bound)
-        facts = self._journal.facts(question.name)
-        changed = [fact for fact, value in own.items() if facts[fact] != value]
-        if question.bound not in (None, facts["bound"]):
-            changed.append("bound")
-        if changed:
-            raise UsageError(
-                f"release={question.name}: begun with another {' and '.join(changed)}; "
-                "a name is for one release, take a new one"
+        def ask(method: str, messages: Iterable[bytes]) -> bytes:
+            seconds, idle = limits[method]
+            return self._retry(
+                contact, end, lambda: contact.ask(method, messages, timeout=seconds, idle=idle)
             )
 
-    def _terms(self, contact: Contact) -> ReleaseTerms:
-        return unpack(contact.ask(TERMS, [], timeout=10.0, idle=10.0), ReleaseTerms)
+        if PUBLISH in follow(party, ask):
+            self._log("published", peer=contact.peer, method=PUBLISH, release=question.name)
+        return party.receipt
 
-    def _send(
-        self, offer: Offer, question: Question, stream: Stream, contact: Contact, timeout: float
-    ) -> PublicationReceipt:
-        messages = self._messages(offer, question, stream)
-        answer = contact.ask(PUBLISH, messages, timeout=timeout, idle=_IDLE)
-        return unpack(answer, PublicationReceipt)
-
-    def _messages(self, offer: Offer, question: Question, stream: Stream) -> Iterator[bytes]:
-        """The offer, then the noisy answer's frames, each chunk drawn while earlier ones travel."""
-        step = granularity(offer.bound, sigma=min(offer.sigma, offer.noise_sigma))
-        most = most_steps(offer.bound, step=step)
-        draw = (
-            self._draw(step, stream)
-            if self._draw
-            else secure_draw(sigma=offer.sigma, step=step, stream=stream)
-        )
-        steps = np.empty(offer.dim, "<i4")
-
-        def fill(at: int, count: int) -> int:
-            part = slice(at, at + count)
-            return int(add_query(draw(at, count), question.values[part], 1 / step, steps[part]))
-
-        # it reads a chunk when its frame is asked for
-        frames = vector_frames(VECTOR, steps, session=offer.session, chunk=CHUNK)
-        yield pack(offer)
-        yield next(frames)
-        for _, _, largest in ahead(fill, offer.dim, threads=self._threads):
-            if largest > most:
-                raise UsageError(
-                    f"source={question.source}: noise beyond the bound; raise the bound"
-                )
-            yield next(frames)
-        last = next(frames)
-        self._note_sent(offer.name, last[-32:].hex())
-        yield last
-
-    def _note_sent(self, name: str, payload: str) -> None:
-        if self._journal.state(name) == DRAWN:
-            self._journal.advance(name, DRAWN, SENT, payload=payload)
-        elif self._journal.facts(name)["payload"] != payload:
-            raise UsageError(
-                f"release={name}: the noisy answer differs from the first one, so it is not sent "
-                "again; finish it with the dpaudit, noise source and machine that began it"
-            )
-
-    def _settle(self, name: str, receipt: PublicationReceipt) -> None:
-        facts = self._journal.facts(name)
-        sent = name, facts.get("payload")
-        if (f"{receipt.release}@{receipt.round}", receipt.payload.hex()) != sent:
-            raise MessageError(f"release {name}: the receipt is not for what was sent")
-        self._journal.advance(name, SENT, PUBLISHED, published=receipt.published.hex())
-
-    def _patiently(self, contact: Contact, end: float, work: Callable[[], Any]) -> Any:
+    def _retry(self, contact: Contact, end: float, work: Callable[[], bytes]) -> bytes:
         """``work()``, retried with growing pauses while server 2 does not respond."""
         pause = _FIRST_PAUSE
         while True:

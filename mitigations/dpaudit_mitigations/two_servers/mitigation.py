@@ -68,9 +68,9 @@ def key_holder_epsilon(
         if (
             key is not None
             and ratio == 1
-            and (found := _two_pancakes(source, key, delta, host)) is not None
+            and (bounds := _two_pancakes(source, key, delta, host)) is not None
         ):
-            return found
+            return bounds
         high = source.epsilon(delta, host=host).high
         return EpsilonBounds(
             low=0.0,

@@ -131,7 +131,7 @@ class Publications:
                 raise MessageError(f"release {name}: {target.name} has other content") from error
         sync_folder(self._folder)
 
-    def taken(self, name: str) -> bool:
+    def is_published(self, name: str) -> bool:
         """Whether that public name exists, even as a dangling link."""
         return os.path.lexists(self.path(name))
 
@@ -261,7 +261,7 @@ class NoiseSide:
         offer = unpack(first, Offer)
         if offer.terms != self._terms:
             raise MessageError(f"release {offer.name}: offered under another dim, bound or sigma")
-        with self._alone(offer.name), self._owning_up(offer.name, peer):
+        with self._exclusive(offer.name), self._report_disk_faults(offer.name, peer):
             state = self._pin(offer, peer)
             if state == RECEIVING:
                 self._take(offer, request)
@@ -282,12 +282,12 @@ class NoiseSide:
         facts = {**offer.facts(), "peer": peer}
         state = self._journal.state(offer.name)
         if state is None:
-            if self._publications.taken(offer.name):
+            if self._publications.is_published(offer.name):
                 raise MessageError(f"release {offer.name}: published, but not in this journal")
             self._journal.advance(offer.name, None, RECEIVING, **facts)
             return RECEIVING
-        known = self._journal.facts(offer.name)
-        changed = [name for name, value in facts.items() if known[name] != value]
+        earlier = self._journal.facts(offer.name)
+        changed = [name for name, value in facts.items() if earlier[name] != value]
         if changed:
             raise MessageError(f"release {offer.name}: replayed with other {' and '.join(changed)}")
         return state
@@ -346,7 +346,7 @@ class NoiseSide:
         return secure_draw(sigma=self._terms.sigma, step=step, stream=KeyedStream.fresh())
 
     @contextmanager
-    def _owning_up(self, name: str, peer: str) -> Iterator[None]:
+    def _report_disk_faults(self, name: str, peer: str) -> Iterator[None]:
         """Log our own disk's faults with the reason; tell the peer of a fault: it may retry."""
         try:
             yield
@@ -360,7 +360,7 @@ class NoiseSide:
             raise PeerError(f"release {name}: not finished now; see its log") from error
 
     @contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
+    def _exclusive(self, name: str) -> Iterator[None]:
         """Allow one call per release at a time."""
         with self._guard:
             if not self._guard.wait_for(lambda: name not in self._active, timeout=_BUSY):

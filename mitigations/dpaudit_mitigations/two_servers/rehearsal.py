@@ -79,13 +79,13 @@ def rehearse(
         side = NoiseSide(
             terms=terms,
             peer="answer",
-            journal=_made(folder / "noise"),
+            journal=_new_folder(folder / "noise"),
             publish=folder / "published",
             log=log,
             dtype=values.dtype.name,
             draw=lambda step: noise(step, stream.child("noise")),
         )
-        client = AnswerSide(journal=_made(folder / "answer"), log=log, draw=answer)
+        client = AnswerSide(journal=_new_folder(folder / "answer"), log=log, draw=answer)
         handlers = {method: wire.counting(handler) for method, handler in side.handlers.items()}
         with serve(handlers, identity=two, peers=["answer"], log=log) as server:
             started = time.perf_counter()
@@ -113,7 +113,7 @@ def _noise(source: NoiseSource, dim: int, sigma: float, times: float, backdoored
     return lambda step, stream: secure_draw(sigma=sigma, step=step, stream=stream)
 
 
-def _made(folder: Path) -> Path:
+def _new_folder(folder: Path) -> Path:
     folder.mkdir(mode=0o700)
     return folder
 
@@ -133,7 +133,7 @@ class _Clock:
         self._lock = threading.Lock()
 
     def timing(self, make: MakeDraw) -> MakeDraw:
-        def made(step: float, stream: Stream) -> Draw:
+        def clocked(step: float, stream: Stream) -> Draw:
             with self._running():
                 draw = make(step, stream)
 
@@ -143,7 +143,7 @@ class _Clock:
 
             return timed
 
-        return made
+        return clocked
 
     @contextmanager
     def _running(self) -> Iterator[None]:

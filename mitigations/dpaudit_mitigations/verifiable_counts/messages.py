@@ -204,7 +204,7 @@ def check_signature(
     """Accept ``signature`` by the public key ``verifier`` (32 bytes) or raise.
 
     Raises:
-        CheatingError: it does not hold, or ``verifier`` is no public key.
+        CheatingError: it does not hold, or ``verifier`` is not a public key.
     """
     try:
         public = Ed25519PublicKey.from_public_bytes(verifier)

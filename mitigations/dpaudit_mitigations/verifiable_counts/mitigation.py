@@ -18,7 +18,7 @@ from dpaudit.accounting.mechanisms import binomial_coins, binomial_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.numeric.arrays import on_tensors, tensor
 from dpaudit.numeric.lattice import in_dtype
-from dpaudit.numeric.normal import check_query, check_sigma
+from dpaudit.numeric.normal import check_query, check_sigma, check_whole
 from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit_mitigations.rehearsal import Meter, converse
@@ -148,14 +148,10 @@ class VerifiableCounts:
         """
         if coins is not None and epsilon is not None:
             raise UsageError(f"coins={coins}, epsilon={epsilon}: give one of them")
-        if coins is not None and (isinstance(coins, bool) or not isinstance(coins, int)):
-            raise UsageError(f"coins={coins}: must be a whole number")
-        if isinstance(rehearsed, bool) or not isinstance(rehearsed, int) or rehearsed < 1:
-            raise UsageError(f"rehearsed={rehearsed}: must be a whole number ≥ 1")
         if epsilon is not None:
             coins = binomial_coins(epsilon, delta)
-        self._coins = None if coins is None else _even(coins)
-        self._rehearsed = rehearsed
+        self._coins = None if coins is None else _even(check_whole("coins", coins, low=1))
+        self._rehearsed = check_whole("rehearsed", rehearsed, low=1)
 
     def coins(self, sigma: float) -> int:
         """Coins per bin where the source claims ``sigma``: even, with a variance of at least σ².
@@ -219,13 +215,13 @@ class VerifiableCounts:
         session = run_session(
             counts[0, :measured].tolist(), coins=coins, stream=stream.child("session")
         )
-        taken = sum(session.seconds.values())
+        total = sum(session.seconds.values())
         seconds = {
             party: each * bins / measured
-            for party, each in {**session.seconds, "total": taken}.items()
+            for party, each in {**session.seconds, "total": total}.items()
         }
         if measured < bins:
-            seconds[f"measured: {measured} of {bins} bins"] = taken
+            seconds[f"measured: {measured} of {bins} bins"] = total
         return Rehearsal(seconds=seconds, wire=wire_bytes(bins=bins, coins=coins))
 
 

@@ -288,8 +288,8 @@ def check_session(
             alone = Relation()
             add_claim(number, alone)
             if not alone.holds():
-                what = "coins are no bits or no such sums"
+                fault = "coins that are not bits, or other sums"
                 if name == "bin":
-                    what = "the release does not open"
-                raise CheatingError(f"{name} {number + 1} of {count}: {what}")
+                    fault = "the release does not open"
+                raise CheatingError(f"{name} {number + 1} of {count}: {fault}")
     raise ProtocolError("verification: claims hold alone but not together; memory error?")

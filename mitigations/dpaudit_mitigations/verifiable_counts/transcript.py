@@ -100,24 +100,24 @@ class Transcript:
             MessageError: not one line of JSON with exactly these fields, or not written as
                 :meth:`encode` writes it.
         """
-        found = read_json(
-            data.removesuffix(b"\n"), _Document, most=LARGEST_TRANSCRIPT, what="transcript"
+        document = read_json(
+            data.removesuffix(b"\n"), _Document, most=LARGEST_TRANSCRIPT, name="transcript"
         )
         try:
-            terms = CountTerms(bytes(found.session), found.bins, found.coins)
+            terms = CountTerms(bytes(document.session), document.bins, document.coins)
         except UsageError as error:
             raise MessageError(f"terms out of range ({error})") from error
         most = max(Commitments.size(terms), Response.size(terms))
-        if max(map(len, (found.commitments, found.challenge, found.response))) > most:
+        if max(map(len, (document.commitments, document.challenge, document.response))) > most:
             raise MessageError("transcript: a message is too long for the terms")
         if not data.endswith(b"\n"):
             raise MessageError("transcript: is cut off")
-        key, signature = bytes(found.verifier), bytes(found.signature)
+        key, signature = bytes(document.verifier), bytes(document.signature)
         return cls(
             terms,
-            found.commitments,
-            found.challenge,
-            found.response,
+            document.commitments,
+            document.challenge,
+            document.response,
             verifier=key,
             signature=signature,
         )
@@ -155,14 +155,14 @@ def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
         )
     epsilon = binomial_epsilon(_DELTA, coins=terms.coins)
     details |= to_dict({"released": released, "delta": _DELTA, "epsilon": epsilon})
-    says = (
+    statement = (
         f"each of {terms.bins:,} released numbers is a committed count plus the heads among "
         f"{terms.coins:,} coins, less {terms.coins // 2:,}; every coin is a committed bit flipped "
         f"by the verifier (session {terms.session.hex()}); signed by verifier "
         f"{transcript.verifier.hex()}"
     )
     return TranscriptVerdict(
-        kind=KIND, holds=True, says=says, cannot_rule_out=_LIMITS, details=details
+        kind=KIND, holds=True, says=statement, cannot_rule_out=_LIMITS, details=details
     )
 
 

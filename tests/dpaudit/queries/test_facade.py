@@ -613,7 +613,7 @@ def test_sources():
     refused("did you mean 'gaussian'", "gausian", error=UnknownNameError)
     refused("no such option", "gaussian:beta=2", error=UnknownNameError)
     refused("source=Gaussian: must be a name .* or a function of σ", Gaussian(sigma=1.0))
-    refused("made a float, which is no noise source", lambda sigma: sigma)
+    refused("made a float, which is not a noise source", lambda sigma: sigma)
     says, one = "has sigma=.* where the accountant counts on", Gaussian(sigma=1.0)
     refused(f"{says} 2.0", lambda sigma: one, optimizer(clip=2.0))
     refused(f"{says} 0.3", "discrete-gaussian", optimizer(z=0.3))

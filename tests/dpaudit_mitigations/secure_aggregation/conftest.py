@@ -9,7 +9,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Aggregator, Stage
+from dpaudit_mitigations.secure_aggregation.server import Aggregator
 
 
 class Round:
@@ -30,18 +30,22 @@ class Round:
             bits=bits,
             colluding=colluding,
         )
-        self.clients = {
-            name: Client(
-                self.plan, name, signing_key=self.signing[name], stream=stream.child("party", name)
-            )
-            for name in self.names
-        }
-        self.server = Aggregator(self.plan)
         rng = stream.child("vectors").numpy()
         self.vectors = {
             name: rng.integers(0, 2**bits, length, dtype=np.uint64).astype(self.plan.dtype)
             for name in self.names
         }
+        self.clients = {
+            name: Client(
+                self.plan,
+                name,
+                vector=self.vectors[name].copy(),
+                signing_key=self.signing[name],
+                stream=stream.child("party", name),
+            )
+            for name in self.names
+        }
+        self.server = Aggregator(self.plan)
         self.sent = {}
 
     def expected(self, names):
@@ -52,39 +56,44 @@ class Round:
 
     def advertise(self, names=None):
         for name in names or self.names:
-            self.sent["advert", name] = self.clients[name].advertise()
-            self.server.take(Stage.ADVERTISE, name, self.sent["advert", name])
-        self.adverts = self.server.close()
+            self.sent["advert", name] = self.clients[name].step(None)
+            self.server.step({name: self.sent["advert", name]})
+        self.adverts = self.close_for_all()
         return self.adverts
 
     def share(self, names=None):
         for name in names or self.server.expected:
-            self.sent["shares", name] = self.clients[name].share_keys(self.adverts)
-            self.server.take(Stage.SHARE, name, self.sent["shares", name])
-        self.envelopes = self.server.close()
+            self.sent["shares", name] = self.clients[name].step(self.adverts)
+            self.server.step({name: self.sent["shares", name]})
+        self.envelopes = self.server.step({})
         return self.envelopes
 
     def mask(self, names=None):
         self.masked = {}
         for name in names or self.server.expected:
-            self.clients[name].open_envelopes(self.envelopes[name])
-            self.masked[name] = self.clients[name].masked_input(self.vectors[name].copy())
-            self.server.take(Stage.MASK, name, self.masked[name])
-        self.survivors = self.server.close()
+            self.masked[name] = self.clients[name].step(self.envelopes[name])
+            self.server.step({name: self.masked[name]})
+        self.survivors = self.close_for_all()
         return self.survivors
 
     def confirm(self, names=None):
         for name in names or self.server.expected:
-            self.sent["confirmation", name] = self.clients[name].confirm(self.survivors)
-            self.server.take(Stage.CONFIRM, name, self.sent["confirmation", name])
-        self.confirmations = self.server.close()
+            self.sent["confirmation", name] = self.clients[name].step(self.survivors)
+            self.server.step({name: self.sent["confirmation", name]})
+        self.confirmations = self.close_for_all()
         return self.confirmations
 
     def unmask(self, names=None):
         for name in names or self.server.expected:
-            self.sent["unmasking", name] = self.clients[name].unmask(self.confirmations)
-            self.server.take(Stage.UNMASK, name, self.sent["unmasking", name])
-        return self.server.finish()
+            self.sent["unmasking", name] = self.clients[name].step(self.confirmations)
+            self.server.step({name: self.sent["unmasking", name]})
+        assert self.server.step({}) == {}
+        return self.server.release
+
+    def close_for_all(self):
+        """The one answer that all get as the stage closes."""
+        (answer,) = set(self.server.step({}).values())
+        return answer
 
     def until(self, stage):
         """Everybody there, up to but without ``stage``."""

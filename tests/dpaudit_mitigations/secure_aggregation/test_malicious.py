@@ -16,7 +16,6 @@ from dpaudit_mitigations.secure_aggregation.keys import (
     recombine,
     sign,
 )
-from dpaudit_mitigations.secure_aggregation.server import Stage
 
 
 def opened(r, message, kind):
@@ -56,14 +55,14 @@ def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
     own = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     r = make_round(4).until("share")
     with pytest.raises(CheatingError, match="advert of b"):
-        r.clients["a"].share_keys(swapped(r, "b", own)[1])
-    assert r.clients["a"].ended
+        r.clients["a"].step(swapped(r, "b", own)[1])
+    assert r.clients["a"].done
 
     # without the check, it reads the shares for b
     monkeypatch.setattr(client_module, "check_advert", lambda *_: None)
     r = make_round(4).until("share")
     adverts, message = swapped(r, "b", own)
-    sealed = opened(r, r.clients["a"].share_keys(message), wire.Shares)["b"]
+    sealed = opened(r, r.clients["a"].step(message), wire.Shares)["b"]
     agreed = client_module.after_adverts(r.plan, adverts)
     envelope = Envelope(
         own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b"
@@ -91,14 +90,14 @@ def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
         )
         says = "two parties" if copied else "one key for two purposes"
         with pytest.raises(CheatingError, match=says):
-            r.clients["c"].share_keys(of_adverts(r, adverts.values()))
+            r.clients["c"].step(of_adverts(r, adverts.values()))
 
 
 def test_an_unknown_party_in_a_list_is_refused(make_round):
     r = make_round(4)
     adverts = [*opened(r, r.advertise(), wire.Adverts).values()]
     with pytest.raises(MessageError, match="not in the roster"):
-        r.clients["a"].share_keys(of_adverts(r, [*adverts, replace(adverts[0], name="zoe")]))
+        r.clients["a"].step(of_adverts(r, [*adverts, replace(adverts[0], name="zoe")]))
 
 
 def test_an_advert_of_another_round_is_refused(make_round):
@@ -106,14 +105,14 @@ def test_an_advert_of_another_round_is_refused(make_round):
     old.advertise()
     new.advertise()
     with pytest.raises(MessageError, match="another round"):
-        new.clients["a"].share_keys(old.adverts)
+        new.clients["a"].step(old.adverts)
     new = make_round(4, tag="new")
     new.advertise()
     mixed = opened(new, new.adverts, wire.Adverts) | {
         "b": opened(old, old.adverts, wire.Adverts)["b"]
     }
     with pytest.raises(CheatingError, match="advert of b"):
-        new.clients["a"].share_keys(of_adverts(new, [mixed[n] for n in sorted(mixed)]))
+        new.clients["a"].step(of_adverts(new, [mixed[n] for n in sorted(mixed)]))
 
 
 def test_lists_of_keys_without_oneself_or_too_short_are_refused(make_round):
@@ -124,7 +123,7 @@ def test_lists_of_keys_without_oneself_or_too_short_are_refused(make_round):
         r = make_round(4).until("share")
         adverts = opened(r, r.adverts, wire.Adverts)
         with pytest.raises(error, match=says):
-            r.clients["a"].share_keys(of_adverts(r, [adverts[n] for n in keep]))
+            r.clients["a"].step(of_adverts(r, [adverts[n] for n in keep]))
 
 
 @pytest.mark.parametrize("small", [True, False])
@@ -132,14 +131,14 @@ def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round
     """Keys of small order, or a copied one, signed correctly by d."""
     r = make_round(4)
     for name in "abc":
-        r.server.take(Stage.ADVERTISE, name, r.clients[name].advertise())
-    own = wire.read(r.plan, r.clients["d"].advertise(), wire.AdvertMessage).advert
+        r.server.step({name: r.clients[name].step(None)})
+    own = wire.read(r.plan, r.clients["d"].step(None), wire.AdvertMessage).advert
     unsigned = replace(own, masking=bytes(32) if small else r.server._adverts["a"].sharing)
     signature = sign(r.signing["d"], "advert", *unsigned.signed(r.plan))
     message = pack(wire.AdvertMessage.of(replace(unsigned, signature=signature), r.plan))
     with pytest.raises(CheatingError, match="public key of d" if small else "another party's"):
-        r.server.take(Stage.ADVERTISE, "d", message)
-    r.adverts = r.server.close()
+        r.server.step({"d": message})
+    r.adverts = r.close_for_all()
     r.share()
     r.mask()
     r.confirm()
@@ -149,20 +148,18 @@ def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round
 def test_envelopes_for_others_or_from_another_round_are_refused(make_round):
     r = make_round(4).until("mask")
     with pytest.raises(MessageError, match="another party"):
-        r.clients["a"].open_envelopes(r.envelopes["b"])
+        r.clients["a"].step(r.envelopes["b"])
     r = make_round(4).until("mask")
     for_b = opened(r, r.envelopes["b"], wire.Envelopes)
     with pytest.raises(CheatingError, match="shares from"):  # what was sealed for b, put before a
-        r.clients["a"].open_envelopes(
-            made(r, wire.Envelopes, party="a", sealed={n: for_b[n] for n in "cd"})
-        )
+        r.clients["a"].step(made(r, wire.Envelopes, party="a", sealed={n: for_b[n] for n in "cd"}))
     old, new = make_round(4, tag="old").until("mask"), make_round(4, tag="new").until("mask")
     with pytest.raises(MessageError, match="another round"):
-        new.clients["a"].open_envelopes(old.envelopes["a"])
+        new.clients["a"].step(old.envelopes["a"])
     new = make_round(4, tag="new").until("mask")
     stale = opened(old, old.envelopes["a"], wire.Envelopes)
     with pytest.raises(CheatingError, match="shares from b"):
-        new.clients["a"].open_envelopes(made(new, wire.Envelopes, party="a", sealed=stale))
+        new.clients["a"].step(made(new, wire.Envelopes, party="a", sealed=stale))
 
 
 @pytest.mark.parametrize("at", [0, 40, 81])
@@ -172,10 +169,10 @@ def test_a_tampered_envelope_is_refused(make_round, at):
     broken = bytearray(sealed["c"])
     broken[at] ^= 1
     with pytest.raises(CheatingError, match="shares from c for a"):
-        r.clients["a"].open_envelopes(
+        r.clients["a"].step(
             made(r, wire.Envelopes, party="a", sealed=sealed | {"c": bytes(broken)})
         )
-    assert r.clients["a"].ended
+    assert r.clients["a"].done
 
 
 def lists(r, survivors, dropped):
@@ -195,9 +192,9 @@ def lists(r, survivors, dropped):
 def test_lists_that_do_not_fit_are_refused(make_round, survivors, dropped, error, says):
     r = make_round(5).until("confirm")
     with pytest.raises(error, match=says):
-        r.clients["a"].confirm(lists(r, survivors, dropped))
-    assert r.clients["a"].ended
-    assert r.clients["a"]._held == {}  # the shares are gone, whatever is asked next
+        r.clients["a"].step(lists(r, survivors, dropped))
+    assert r.clients["a"].done
+    assert r.clients["a"]._shares == {}  # the shares are gone, whatever is asked next
 
 
 def both_secrets(r, victim, lie):
@@ -207,7 +204,7 @@ def both_secrets(r, victim, lie):
         for n in r.names
     }
     signatures = {
-        n: wire.read(r.plan, r.clients[n].confirm(told[n]), wire.Confirmation).signature
+        n: wire.read(r.plan, r.clients[n].step(told[n]), wire.Confirmation).signature
         for n in r.names
         if n != victim
     }
@@ -218,7 +215,7 @@ def both_secrets(r, victim, lie):
             try:
                 seeds, keys = opened(
                     r,
-                    r.clients[n].unmask(made(r, wire.Confirmations, signatures=shown)),
+                    r.clients[n].step(made(r, wire.Confirmations, signatures=shown)),
                     wire.Unmasking,
                 )
             except (ProtocolError, CheatingError):
@@ -236,7 +233,7 @@ def test_different_lists_to_different_clients_give_nothing(make_round, monkeypat
         assert not (len(seeds) >= t and len(keys) >= t)
         assert len(seeds) + len(keys) <= 6
     monkeypatch.setattr(client_module, "check_confirmation", lambda *_: None)
-    monkeypatch.setattr(client_module.Client, "_enough", lambda *_: None)
+    monkeypatch.setattr(client_module.Client, "_check_enough", lambda *_: None)
     r = make_round(7, threshold=4).until("confirm")
     # unchecked: three shares of each secret, so with one colluder's both of g's
     seeds, keys = both_secrets(r, "g", "abc")
@@ -252,13 +249,13 @@ def test_signatures_that_are_too_few_forged_or_of_unknown_parties_are_refused(ma
         r = make_round(4).until("unmask")
         signatures = change(opened(r, r.confirmations, wire.Confirmations))
         with pytest.raises(error, match=says):
-            r.clients["a"].unmask(made(r, wire.Confirmations, signatures=signatures))
+            r.clients["a"].step(made(r, wire.Confirmations, signatures=signatures))
     r = make_round(4)
     r.until("mask").mask("abc")
     r.confirm()
     forged = opened(r, r.confirmations, wire.Confirmations) | {"d": bytes(64)}
     with pytest.raises(MessageError, match="not a survivor"):
-        r.clients["a"].unmask(made(r, wire.Confirmations, signatures=forged))
+        r.clients["a"].step(made(r, wire.Confirmations, signatures=forged))
 
 
 def test_an_unmasking_holds_one_secret_of_each_party(make_round):
@@ -276,10 +273,10 @@ def test_an_unmasking_holds_one_secret_of_each_party(make_round):
 def test_asking_a_second_time_with_another_list_gives_nothing(make_round):
     r = make_round(4).until("unmask")
     client = r.clients["a"]
-    client.unmask(r.confirmations)
+    client.step(r.confirmations)
     for again in (
-        lambda: client.confirm(lists(r, "abc", "d")),
-        lambda: client.unmask(r.confirmations),
+        lambda: client.step(lists(r, "abc", "d")),
+        lambda: client.step(r.confirmations),
     ):
         with pytest.raises(MessageError, match="out of order or repeated"):
             again()
@@ -287,16 +284,16 @@ def test_asking_a_second_time_with_another_list_gives_nothing(make_round):
 
 def test_an_unmasking_with_other_shares_than_those_needed_is_refused(make_round):
     r = make_round(4).until("unmask")
-    seeds, keys = opened(r, r.clients["a"].unmask(r.confirmations), wire.Unmasking)
+    seeds, keys = opened(r, r.clients["a"].step(r.confirmations), wire.Unmasking)
     for s, k in (({n: seeds[n] for n in "abc"}, keys), (seeds, {"d": seeds["d"]})):
         with pytest.raises(MessageError, match="other shares than needed"):
-            r.server.take(Stage.UNMASK, "a", made(r, wire.Unmasking, name="a", seeds=s, keys=k))
-    r.server.take(Stage.UNMASK, "a", made(r, wire.Unmasking, name="a", seeds=seeds, keys=keys))
+            r.server.step({"a": made(r, wire.Unmasking, name="a", seeds=s, keys=k)})
+    r.server.step({"a": made(r, wire.Unmasking, name="a", seeds=seeds, keys=keys)})
 
 
 def test_fewer_shares_than_the_threshold_are_not_enough(make_round):
     r = make_round(5).until("confirm")
-    held = {r.plan.places[n]: r.clients[n]._held["a"][0] for n in "abcde"}
+    held = {r.plan.places[n]: r.clients[n]._shares["a"][0] for n in "abcde"}
     seed = r.clients["a"]._keys.seed
     assert recombine(held, threshold=3) == seed
     with pytest.raises(MessageError, match="2 shares: 3 are needed"):
@@ -315,14 +312,13 @@ def test_sharers_hidden_from_some_clients_are_noticed(make_round):
         sealed = opened(r, r.envelopes[n], wire.Envelopes)
         if n in "cd":
             del sealed["e"]
-        r.clients[n].open_envelopes(made(r, wire.Envelopes, party=n, sealed=sealed))
-        r.clients[n].masked_input(r.vectors[n].copy())
+        r.clients[n].step(made(r, wire.Envelopes, party=n, sealed=sealed))
     shown = r.clients["a"]._agreed
     assert r.clients["b"]._agreed == shown != r.clients["c"]._agreed
     message = of_survivors(r, shown, "abcd", "e")
-    r.clients["a"].confirm(message)
+    r.clients["a"].step(message)
     with pytest.raises(MessageError, match="with other sharers"):
-        r.clients["c"].confirm(message)
+        r.clients["c"].step(message)
 
 
 def test_wrong_shares_give_no_sum(make_round):
@@ -331,11 +327,11 @@ def test_wrong_shares_give_no_sum(make_round):
         r.until("mask").mask("abcd")
         r.confirm()
         for n in "abcd":
-            parts = opened(r, r.clients[n].unmask(r.confirmations), wire.Unmasking)
+            parts = opened(r, r.clients[n].step(r.confirmations), wire.Unmasking)
             if n == "b":
                 owner = "e" if which else "c"
                 parts[which][owner] = bytes(32) + bytes([parts[which][owner][-1] ^ 1])
             message = made(r, wire.Unmasking, name=n, seeds=parts[0], keys=parts[1])
-            r.server.take(Stage.UNMASK, n, message)
+            r.server.step({n: message})
         with pytest.raises(CheatingError, match=f"{says}|make no secret"):
-            r.server.finish()
+            r.server.step({})

@@ -154,10 +154,10 @@ def test_all_256_bits_of_a_seed_count():
 def test_secrets_are_not_printed(make_round):
     r = make_round(3).until("mask")
     client = r.clients["a"]
-    client.open_envelopes(r.envelopes["a"])
     keys = client._keys
-    shown = repr([client, keys, client._masks, r.plan, r.server])
-    for secret in (keys.seed, keys.masking.private_bytes_raw(), client._masks[0].key):
+    masks = client._open_envelopes(keys, r.envelopes["a"])
+    shown = repr([client, keys, masks, r.plan, r.server])
+    for secret in (keys.seed, keys.masking.private_bytes_raw(), masks[0].key):
         assert repr(secret)[2:-1] not in shown
         assert secret.hex() not in shown
 

@@ -25,9 +25,11 @@ from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations import commands
 from dpaudit_mitigations.codec import pack
-from dpaudit_mitigations.secure_aggregation import network
-from dpaudit_mitigations.secure_aggregation.network import Stage, aggregate_round, contribute_round
+from dpaudit_mitigations.secure_aggregation import network, wire
+from dpaudit_mitigations.secure_aggregation.client import read_receipt
+from dpaudit_mitigations.secure_aggregation.network import aggregate_round, contribute_round
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, transcript
+from dpaudit_mitigations.secure_aggregation.server import RoundServer
 from dpaudit_mitigations.secure_aggregation.terms import (
     Introduced,
     Roster,
@@ -61,23 +63,18 @@ def number_of(name):
 ABSENT: dict[tuple[bytes, str], set[str]] = {}
 
 
-class Prompt(Stage):
-    """A stage whose time is up by what happens and not by the clock."""
+class Prompt(network.HubServer):
+    """Stages whose time is up by what happens and not by the clock."""
 
-    def closing(self, note):
-        owner = getattr(self._take, "func", self._take).__self__
-        number = owner.plan.round if hasattr(owner, "plan") else number_of(owner._terms.round)
-        if absent := ABSENT.get((number, self.name)):
-            with self._changed:
-                self._changed.wait_for(lambda: self._due | self._begun <= absent, self._left())
-                self._deadline = 0.0
-        return super().closing(note)
+    def complete(self):
+        absent = ABSENT.get((number_of(self.hub._terms.round), self.hub.stage), set())
+        return set(self.hub.expected) - self._failed <= absent
 
 
 @pytest.fixture(scope="module", autouse=True)
 def prompt():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "Stage", Prompt)
+        patch.setattr(network, "HubServer", Prompt)
         yield
 
 
@@ -270,14 +267,15 @@ def test_a_late_vector_is_not_in_the_sum(round_of, meddle, without):
 
 @pytest.mark.slow
 def test_a_second_process_of_one_party_is_refused_and_the_first_stands(round_of, monkeypatch):
-    r, taken, hand_in = round_of(), threading.Event(), Stage.hand_in
+    r, taken, step = round_of(), threading.Event(), RoundServer.step
 
-    def telling(stage, party, message):
-        hand_in(stage, party, message)
-        if party == "alice":
+    def telling(server, inbox):
+        outbox = step(server, inbox)
+        if "alice" in inbox:
             taken.set()
+        return outbox
 
-    monkeypatch.setattr(Stage, "hand_in", telling)
+    monkeypatch.setattr(RoundServer, "step", telling)
     first = r.start("alice", "bob", "carol")
     assert taken.wait(20)
     with pytest.raises(MessageError, match="a second time"):
@@ -407,18 +405,18 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
 def test_the_aggregator_cannot_name_other_survivors_at_the_end(make_round):
     r = make_round(4).until("unmask")
     client = r.clients["a"]
-    client.unmask(r.confirmations)
+    client.step(r.confirmations)
 
     def done(survivors, sha256="0" * 64):
-        return pack(network.Done(session=r.plan.digest, sha256=sha256, survivors=tuple(survivors)))
+        return pack(wire.Done(session=r.plan.digest, sha256=sha256, survivors=tuple(survivors)))
 
-    assert network._read_done(done(list("abcd")), client).survivors == tuple("abcd")
+    assert read_receipt(done(list("abcd")), client).survivors == tuple("abcd")
     for message, says in (
         (done(list("abc")), "other survivors"),
         (done(list("abcd"), "ab"), "field sha256"),
     ):
         with pytest.raises(MessageError, match=says):
-            network._read_done(message, client)
+            read_receipt(message, client)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The whole round: the sum is exact whoever drops out and when, or nothing comes out at all."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,11 @@ from hypothesis import strategies as st
 
 from dpaudit.errors import MessageError, ProtocolError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.mitigation import party_names, simulate
-from dpaudit_mitigations.secure_aggregation.network import Gathering, Stage
+from dpaudit_mitigations.secure_aggregation.network import HubServer
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Stage as ServerStage
 from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
 STAGES = ("advertise", "share", "mask", "confirm", "unmask")
@@ -64,15 +65,14 @@ def test_sum_is_exact_or_nothing_comes_out(case):
 
 
 def test_below_the_threshold_ends_the_round_for_good(make_round):
-    for stage in ("advertise", "share", "mask", "confirm", "unmask"):
+    for stage in STAGES:
         r = make_round(4).until(stage)
-        close = "finish" if stage == "unmask" else "close"
         with pytest.raises(ProtocolError, match=r"threshold of 3"):
-            getattr(r.server, close)()
-        assert r.server.stage == "ended"
-        assert r.server._total is None
-        with pytest.raises(UsageError, match="cannot close"):
-            getattr(r.server, close)()
+            r.server.step({})
+        assert r.server.done
+        assert r.server._total is r.server.release is None
+        with pytest.raises(MessageError, match="the round is over"):
+            r.server.step({})
 
 
 def test_order_of_parties_and_of_arrival_does_not_matter(make_round):
@@ -83,38 +83,76 @@ def test_order_of_parties_and_of_arrival_does_not_matter(make_round):
         assert np.array_equal(r.unmask(r.names[::order][:3]).total, r.expected(r.names))
 
 
-def test_server_refuses_unknown_parties_repeats_and_steps_out_of_order(make_round):
+def test_server_refuses_unknown_parties_repeats_and_messages_out_of_order(make_round):
     r = make_round(4)
-    advert = r.clients["a"].advertise()
+    advert = r.clients["a"].step(None)
     with pytest.raises(MessageError, match="not asked for"):
-        r.server.take(ServerStage.ADVERTISE, "zoe", advert)
+        r.server.step({"zoe": advert})
     with pytest.raises(MessageError, match="another party"):
-        r.server.take(ServerStage.ADVERTISE, "b", advert)
-    r.server.take(ServerStage.ADVERTISE, "a", advert)
-    with pytest.raises(MessageError, match="repeated"):
-        r.server.take(ServerStage.ADVERTISE, "a", advert)
-    with pytest.raises(MessageError, match="at advertise"):
-        r.server.take(ServerStage.MASK, "a", r.vectors["a"])
+        r.server.step({"b": advert})
+    r.server.step({"a": advert})
+    with pytest.raises(MessageError, match="at stage advertise: repeated"):
+        r.server.step({"a": advert})
+    for early in (r.vectors["b"], advert[:-1]):
+        with pytest.raises(MessageError, match="message advert"):
+            r.server.step({"b": early})
+    assert r.server.expected == ("b", "c", "d")
     r = make_round(4).until("mask")
     own = r.vectors["a"]
     for bad in (own[:-1], own.astype(np.uint64), own.astype(np.int32)):
         with pytest.raises(MessageError, match="not of this plan"):
-            r.server.take(ServerStage.MASK, "a", bad)
+            r.server.step({"a": bad})
+    with pytest.raises(MessageError, match="another kind"):
+        r.server.step({"a": r.sent["shares", "a"]})
     assert r.server.expected == tuple(r.names)  # nothing counted
 
 
-def test_vectors_are_masked_in_place_and_wrong_ones_leave_the_client_ready(make_round):
-    r = make_round(3).until("mask")
-    client, frozen = r.clients["a"], r.vectors["a"].copy()
-    client.open_envelopes(r.envelopes["a"])
+@pytest.mark.parametrize("stage", STAGES[1:])
+@pytest.mark.parametrize("fault", ["dropped", "repeated", "out of order", "corrupted"])
+def test_a_client_leaves_at_the_first_fault_and_the_others_have_their_sum(make_round, stage, fault):
+    r = make_round(4).until(stage)
+    answers = {"share": r.adverts, "mask": getattr(r, "envelopes", {}).get("d")}
+    answers |= {"confirm": getattr(r, "survivors", b""), "unmask": getattr(r, "confirmations", b"")}
+    message, victim = answers[stage], r.clients["d"]
+    if fault == "repeated":
+        assert victim.step(message) is not None
+    if fault != "dropped":
+        wrong = {"out of order": r.sent["advert", "a"], "corrupted": message[:-9] + message[-8:]}
+        with pytest.raises(ProtocolError):
+            victim.step(wrong.get(fault, message))
+        assert victim.done
+        assert victim._keys is victim._signing_key is victim._vector is None
+        with pytest.raises(MessageError, match="it has left the round"):
+            victim.step(message)
+    for name in STAGES[STAGES.index(stage) :]:
+        total = getattr(r, name)("abc")
+    alive = "abc" if stage in ("share", "mask") else "abcd"
+    assert total.survivors == tuple(alive)
+    assert np.array_equal(total.total, r.expected(alive))
+
+
+def test_vectors_are_masked_in_place_and_wrong_ones_are_refused_at_once(make_round):
+    r = make_round(3)
+
+    def client(vector):
+        stream, key = KeyedStream.fresh(), r.signing["a"]
+        return Client(r.plan, "a", vector=vector, signing_key=key, stream=stream)
+
+    frozen = r.vectors["a"].copy()
     frozen.flags.writeable = False
-    short, strided = np.zeros(4, np.uint32), np.zeros(10, np.uint32)[::2]
-    for bad in (np.zeros(5, np.int32), short, strided, frozen):
+    wrong = np.zeros(5, np.int32), np.zeros(4, np.uint32), np.zeros(10, np.uint32)[::2], frozen
+    for bad in wrong:
         with pytest.raises(UsageError, match="vector"):
-            client.masked_input(bad)
+            client(bad)
     mine = r.vectors["a"].copy()
-    assert client.masked_input(mine) is mine
+    r.clients["a"], r.clients["b"] = client(mine), client(lambda: wrong[0])
+    r.clients["b"].name, r.clients["b"]._signing_key = "b", r.signing["b"]
+    r.until("mask")
+    assert r.clients["a"].step(r.envelopes["a"]) is mine
     assert not np.array_equal(mine, r.vectors["a"])
+    with pytest.raises(UsageError, match="vector"):
+        r.clients["b"].step(r.envelopes["b"])
+    assert r.clients["b"].done
 
 
 def plan(**changes):
@@ -210,46 +248,68 @@ def test_encoding_refuses_before_anything_is_sent():
             TERMS.encode(np.full(8, bad), stream=KeyedStream.fresh())
 
 
-def test_a_message_that_was_begun_in_time_and_ended_late_is_not_taken():
-    taken = []
-    stage = Stage("mask", ["a", "b"], take=lambda party, message: taken.append(party), seconds=0.05)
-    stage.begin("a")
-    stage.begin("b")
-    stage.hand_in("a", b"")
-    with stage.closing(lambda came: taken.append(sorted(came))):
-        pass
-    with pytest.raises(MessageError, match="too late"):
-        stage.hand_in("b", b"")
-    with pytest.raises(MessageError, match="too late"):
-        stage.begin("c")
-    assert taken == ["a", ["a"]]
-    stage.answer({"a": b"yes"})
-    stage.fail(ProtocolError("later"))  # an answered stage stays answered
-    assert stage.await_answer("a") == b"yes"
+class OneStage:
+    """A hub that asks a and b once."""
+
+    def __init__(self):
+        self.stage, self.taken = "join", []
+
+    @property
+    def expected(self):
+        return [name for name in "ab" if name not in self.taken]
+
+    def step(self, inbox):
+        if inbox:
+            self.taken.extend(inbox)
+            return {}
+        self.stage = "ended"
+        return dict.fromkeys(self.taken, b"yes")
 
 
-def test_a_round_that_is_over_is_over_for_who_comes_later():
-    gathering = Gathering({"join": lambda request: next(request)})
-    handle = gathering.handlers["join"]
-    with pytest.raises(MessageError, match="current stage"):
+@pytest.fixture
+def server():
+    return HubServer(OneStage(), {"join": next})
+
+
+def test_a_message_that_was_begun_in_time_and_ended_late_is_not_taken(server):
+    handle, noted = server.handlers["join"], []
+
+    def slow():
+        with server.closing(0.05, lambda stage, parties: noted.append((stage, [*parties]))):
+            pass
+        yield b"late"
+
+    server._begin("join", "a")
+    server._take("join", "a", b"")
+    with pytest.raises(MessageError, match="a second time"):
         list(handle("a", iter([b""])))
-    gathering.open(Stage("join", ["a"], take=lambda *_: None, seconds=9))
-    gathering.fail(ProtocolError("the end"))
+    with pytest.raises(MessageError, match="not asked"):
+        list(handle("zoe", iter([b""])))
+    for request in (slow(), iter([b""])):
+        with pytest.raises(MessageError, match="too late"):
+            list(handle("b", request))
+    assert noted == [("join", ["b"])]
+    assert server.hub.taken == ["a"]
+    server.fail(ProtocolError("later"))  # an answered stage stays answered
+    assert server._await_answer("join", "a") == b"yes"
+
+
+def test_a_round_that_is_over_is_over_for_who_comes_later(server):
+    server.fail(ProtocolError("the end"))
     with pytest.raises(ProtocolError, match="the end"):
-        list(handle("a", iter([b""])))
+        list(server.handlers["join"]("a", iter([b""])))
 
 
-def test_a_sender_that_breaks_off_is_not_waited_for():
-    gathering = Gathering({"join": lambda request: next(request)})
-    stage = gathering.open(Stage("join", ["a"], take=lambda *_: None, seconds=60))
-
+def test_a_sender_that_breaks_off_is_not_waited_for(server):
     def breaking():
         raise MessageError("broken")
         yield b""
 
-    with pytest.raises(MessageError, match="broken"):
-        list(gathering.handlers["join"]("a", breaking()))
-    came = []
-    with stage.closing(came.append):
-        assert came == [set()]
-        assert stage._left() > 30
+    for name in "ab":
+        with pytest.raises(MessageError, match="broken"):
+            list(server.handlers["join"](name, breaking()))
+    began = time.monotonic()
+    with server.closing(60, lambda *_: None):
+        pass
+    assert time.monotonic() - began < 30
+    assert server.hub.taken == []

@@ -49,7 +49,7 @@ def test_the_stages_of_an_audit_by_themselves():
     plan = plan_audit(subject, request_of())
     assert (plan.question, plan.attack, plan.claim) == (None, None, EPSILON_1)
     assert [v.tolist() for v in plan.neighbours] == [[0.0], [1.0]]
-    with open_planned(plan) as mechanism:
+    with open_planned(plan).open(timeout=60) as mechanism:
         assert mechanism.name == "mine (in this process)"
         assert not calls
         result = judge_planned(plan, mechanism)
