@@ -18,7 +18,7 @@ import scipy
 
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.registry import nearest
-from dpaudit.results.foreign import shown
+from dpaudit.results.foreign import quoted
 from dpaudit.results.text import one_line
 from dpaudit.types import Reference
 
@@ -70,7 +70,7 @@ class Claim:
         name, where = text.partition(":")[0].strip(), f"claim={one_line(text)}"
         if name not in FAMILIES:
             raise UnknownNameError(
-                f"{where}: family {shown(name)} is not known{nearest(name, FAMILIES)}; "
+                f"{where}: family {quoted(name)} is not known{nearest(name, FAMILIES)}; "
                 f"write one of {EXAMPLES}"
             )
         scale, example = FAMILIES[name], example_of(name)
@@ -78,7 +78,7 @@ class Claim:
         for option in ref.options:
             if option != scale:
                 raise UnknownNameError(
-                    f"{where}: {ref.name} has no {shown(option)}; write e.g. {example}"
+                    f"{where}: {ref.name} has no {quoted(option)}; write e.g. {example}"
                 )
         if scale not in ref.options:
             raise UsageError(f"{where}: {scale} is missing; write e.g. {example}")

@@ -438,7 +438,7 @@ def _page(target: str, name: str) -> Path | None:
 
 def _docstring(plugin: registry.Plugin) -> str:
     try:
-        return registry.documented(plugin)
+        return registry.docstring_of(plugin)
     except (Exception, SystemExit):  # noqa: BLE001 a third party's module can raise anything
         return ""
 

@@ -21,15 +21,15 @@ __all__ = [
     "Argument",
     "Option",
     "OptionField",
+    "arguments_of",
     "command_of",
     "count_of",
     "field_of",
     "fields_of",
     "from_keywords",
     "keywords_of",
-    "parted",
+    "split_keywords",
     "takes",
-    "words_of",
 ]
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def from_keywords(
     Raises:
         UsageError: a name that is none of its options, or a value that does not fit.
     """
-    (keywords,) = parted(keywords, cls)
+    (keywords,) = split_keywords(keywords, cls)
     readers = {f.name: f.option.read for f in fields_of(cls)}
     values = defaults | {name: value for name, value in keywords.items() if value is not None}
     for name, value in values.items():
@@ -125,7 +125,7 @@ def from_keywords(
     return cls(**values) if base is None else dataclasses.replace(base, **values)  # type: ignore[type-var]
 
 
-def parted(keywords: Mapping[str, Any], *classes: type) -> list[dict[str, Any]]:
+def split_keywords(keywords: Mapping[str, Any], *classes: type) -> list[dict[str, Any]]:
     """Keywords, sorted by the class whose options they are.
 
     Raises:
@@ -154,10 +154,10 @@ def command_of(kind: str, target: str, *options: Any, **more: Any) -> str:
     """``dpaudit KIND TARGET`` with what differs from the defaults, and ``more``, where not None."""
     extra = {name: value for name, value in more.items() if value is not None}
     arguments = [word for name, value in extra.items() for word in (f"--{name}", _text(value))]
-    return shlex.join(["dpaudit", kind, target, *arguments, *words_of(*options)])
+    return shlex.join(["dpaudit", kind, target, *arguments, *arguments_of(*options)])
 
 
-def words_of(*options: Any, only: Collection[str] = ()) -> list[str]:
+def arguments_of(*options: Any, only: Collection[str] = ()) -> list[str]:
     """The words of a command line for what differs from the defaults, in the fields' order.
 
     ``only``: the fields that count; all, if empty.

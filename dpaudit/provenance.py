@@ -18,7 +18,7 @@ from dpaudit.report import Facts
 from dpaudit.results.text import one_line
 from dpaudit.types import AuditedFile, PluginOrigin, Provenance
 
-__all__ = ["collect", "file_facts", "hardware", "identified", "versions"]
+__all__ = ["collect", "file_facts", "hardware", "versions", "with_identity"]
 
 _REPORTED = ("dpaudit", "numpy", "scipy", "cryptography", "torch")
 
@@ -62,7 +62,7 @@ def _accelerator() -> str:
     return f", {torch.cuda.get_device_name()}"
 
 
-def identified(
+def with_identity(
     provenance: Provenance,
     *,
     by: str,

@@ -35,9 +35,9 @@ __all__ = [
     "Kind",
     "Plugin",
     "create",
-    "declared",
+    "declared_attribute",
     "describe",
-    "documented",
+    "docstring_of",
     "load",
     "missing_extra",
     "nearest",
@@ -244,7 +244,7 @@ def _below(folder: Traversable, path: str, visited: set[str]) -> Iterator[Any]:
 T = TypeVar("T")
 
 
-def declared(plugin: Plugin, attribute: str, default: T) -> T:
+def declared_attribute(plugin: Plugin, attribute: str, default: T) -> T:
     """What a plug-in's class declares as ``attribute``; imports it.
 
     ``default`` if it declares nothing, or cannot be imported.
@@ -255,7 +255,7 @@ def declared(plugin: Plugin, attribute: str, default: T) -> T:
         return default
 
 
-def documented(plugin: Plugin) -> str:
+def docstring_of(plugin: Plugin) -> str:
     """The docstring of a plug-in's class or function, or else of its module; imports it.
 
     Raises:
@@ -288,7 +288,7 @@ class Description:
 def describe(plugin: Plugin) -> Description:
     """Import a plug-in and say what it is; one that cannot be imported says why."""
     try:
-        text = documented(plugin)
+        text = docstring_of(plugin)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         return Description(says="", extra=_EXTRAS.get(missing), missing=missing)
@@ -383,7 +383,7 @@ def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 _signature = functools.lru_cache(maxsize=256)(inspect.signature)
 
 
-def offered(kind: str, reference: Reference, **known: Any) -> Reference:
+def with_known_options(kind: str, reference: Reference, **known: Any) -> Reference:
     """``reference`` plus those of ``known`` that its plug-in takes, not already given and not None.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Protocol
 from msgspec import Meta
 
 from dpaudit.errors import UsageError
-from dpaudit.results.foreign import shown
+from dpaudit.results.foreign import quoted
 from dpaudit.results.text import one_line
 
 __all__ = [
@@ -86,12 +86,12 @@ class Reference:
             option = option.strip().replace("-", "_")
             if not equals or not option:
                 raise UsageError(
-                    f"{shown(part)} in {shown(text)}: an option is written name=value, "
+                    f"{quoted(part)} in {quoted(text)}: an option is written name=value, "
                     f"e.g. {one_line(name)}:{example}"
                 )
             if option in options:
                 raise UsageError(
-                    f"{one_line(option)}={one_line(value)} in {shown(text)}: given twice; keep one"
+                    f"{one_line(option)}={one_line(value)} in {quoted(text)}: given twice; keep one"
                 )
             options[option] = _number(value.strip())
         return cls(name.strip(), options)

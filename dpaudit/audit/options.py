@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from dpaudit.errors import UsageError
-from dpaudit.options import Option, count_of, fields_of, words_of
+from dpaudit.options import Option, arguments_of, count_of, fields_of
 
 if TYPE_CHECKING:
     from dpaudit.audit.claims import PrivacyClaim
@@ -179,7 +179,7 @@ class AuditOptions:
         options = dataclasses.replace(
             self, tests=tests, samples=samples, time_limit=None, bits=None, by=""
         )
-        return words_of(options)
+        return arguments_of(options)
 
     def for_opened(self, name: str) -> Self:
         """Return these options, if a sampler that is already open can have them.
@@ -265,12 +265,12 @@ class MechanismOptions:
     @property
     def session_words(self) -> list[str]:
         """The options of sessions, as command-line arguments."""
-        return words_of(self, only=_OF_SESSIONS)
+        return arguments_of(self, only=_OF_SESSIONS)
 
     @property
     def again(self) -> list[str]:
         """Command-line arguments of the same audit, without its time limit."""
-        return words_of(dataclasses.replace(self, time_limit=600, by=""))
+        return arguments_of(dataclasses.replace(self, time_limit=600, by=""))
 
     def claimed(self, claim: PrivacyClaim) -> PrivacyClaim:
         """What ``claim`` says of a release: of one call composed, or of all calls together.

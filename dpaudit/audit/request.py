@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from dpaudit.audit.options import AuditOptions, MechanismOptions
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.options import command_of
-from dpaudit.provenance import collect, identified
+from dpaudit.provenance import collect, with_identity
 from dpaudit.targets.identity import Identity
 from dpaudit.types import Provenance
 
@@ -31,7 +31,7 @@ class Failure:
         """The provenance of a result without tests."""
         files, versions = ((), {}) if self.identity is None else self.identity
         provenance = collect(seed=seed or "none", plugins=())
-        return identified(provenance, by=by, files=files, versions=versions)
+        return with_identity(provenance, by=by, files=files, versions=versions)
 
 
 class AuditRequest(Protocol[R]):

@@ -28,7 +28,7 @@ from dpaudit.claims import EXAMPLES, Claim
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.options import from_keywords, takes
 from dpaudit.protocols import Facts, Reply, Request, Session, Target, Test
-from dpaudit.provenance import collect, identified
+from dpaudit.provenance import collect, with_identity
 from dpaudit.results.text import one_line
 from dpaudit.targets import open_sampler
 from dpaudit.targets.callables import (
@@ -151,7 +151,9 @@ def audit_subject(
             law = _own_claim(opened, mitigated=False) if law is None else law
             result = _audit(opened, law, options, progress)
     files, versions = identity
-    provenance_of_run = identified(result.provenance, by=options.by, files=files, versions=versions)
+    provenance_of_run = with_identity(
+        result.provenance, by=options.by, files=files, versions=versions
+    )
     result = dataclasses.replace(result, sandbox=sandbox.reached, provenance=provenance_of_run)
     return reproducible(result, subject)
 
@@ -178,7 +180,7 @@ def _audit_here(
 def result_in_process(result: R, subject: Subject, *, again: str, by: str, unseen: BlindSpot) -> R:
     """The result for a callable of this process; a pass also lists ``unseen``."""
     result = reproducible(result, subject, again=again)
-    result = dataclasses.replace(result, provenance=identified(result.provenance, by=by))
+    result = dataclasses.replace(result, provenance=with_identity(result.provenance, by=by))
     if result.verdict != "no-finding":
         return result
     return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, unseen))

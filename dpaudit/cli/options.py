@@ -98,12 +98,14 @@ class Sandbox:
     ] = None
 
     @contextmanager
-    def asking(self) -> Iterator[Policy]:
+    def policy(self) -> Iterator[Policy]:
         """The policy that samplers of a ``with`` block get; its end says what the kernel lacked."""
         from dpaudit.cli.output import note
-        from dpaudit.targets.sandbox.policy import asking
+        from dpaudit.targets.sandbox.policy import sandbox_policy
 
-        context = asking(self.sandbox, visible=self.visible or (), passed=self.pass_env or ())
+        context = sandbox_policy(
+            self.sandbox, visible=self.visible or (), passed=self.pass_env or ()
+        )
         with context as current:
             yield current
             if current.shortfall:

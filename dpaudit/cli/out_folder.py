@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from dpaudit.report import Report
 
 __all__ = [
-    "apart_from_the_seed",
+    "comparable_arguments",
     "formats_of",
-    "prepared",
+    "prepare_folder",
     "refuse_another",
+    "remove_earlier",
     "rewrite_report",
-    "without_earlier",
     "write_result",
     "write_run",
     "writing",
@@ -62,20 +62,20 @@ def formats_of(also: str | None, *, out: Path | None) -> tuple[str, ...]:
     return names
 
 
-def prepared(to: Output, command: str = "", *, others: Iterable[str] = ()) -> tuple[str, ...]:
+def prepare_folder(to: Output, command: str = "", *, others: Iterable[str] = ()) -> tuple[str, ...]:
     """The formats to write to ``to.out``, which then holds no earlier verdict.
 
     With a ``command``, a folder that holds another audit is refused. ``others`` as for
-    :func:`without_earlier`. Call it once nothing but the work can fail.
+    :func:`remove_earlier`. Call it once nothing but the work can fail.
 
     Raises:
-        UsageError: as :func:`formats_of` and :func:`without_earlier`.
+        UsageError: as :func:`formats_of` and :func:`remove_earlier`.
         StoreError: as :func:`refuse_another`.
     """
     formats = formats_of(to.also, out=to.out)
     if command:
         refuse_another(to.out, command)
-    return without_earlier(formats, to.out, others=others)
+    return remove_earlier(formats, to.out, others=others)
 
 
 def refuse_another(out: Path | None, command: str) -> None:
@@ -99,10 +99,10 @@ def refuse_another(out: Path | None, command: str) -> None:
 
     try:
         before = read_report(out / "result.json")
-        was = apart_from_the_seed(before.command)
+        was = comparable_arguments(before.command)
     except (UsageError, ValueError):  # ValueError: a command changed by hand
         return
-    if was == apart_from_the_seed(command):
+    if was == comparable_arguments(command):
         return
     content = f"the result of another audit ({one_line(shlex.join(was))})"
     if not was:  # made in Python or by pytest
@@ -111,7 +111,7 @@ def refuse_another(out: Path | None, command: str) -> None:
     raise StoreError(f"out={out}: holds {content}; choose another --out, or remove the folder")
 
 
-def apart_from_the_seed(command: str) -> list[str]:
+def comparable_arguments(command: str) -> list[str]:
     """A command's words, without its seed and who ran it: two audits are alike if these are.
 
     Raises:
@@ -140,7 +140,7 @@ def _refuse_unwritable(out: Path) -> None:
                 folder.rmdir()
 
 
-def without_earlier(
+def remove_earlier(
     formats: Sequence[str],
     folder: Path | None,
     *,

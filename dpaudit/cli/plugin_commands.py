@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from dpaudit import registry
 from dpaudit.cli.help import App
 from dpaudit.cli.options import Output, with_shared_options
-from dpaudit.cli.out_folder import prepared
+from dpaudit.cli.out_folder import prepare_folder
 from dpaudit.cli.verdicts import finish
 from dpaudit.report import describe
 
@@ -83,7 +83,7 @@ def with_report(judge: Callable[..., Any]) -> Callable[..., None]:
 
     @functools.wraps(judge)
     def command(*, to: Output, **arguments: Any) -> NoReturn:
-        formats = prepared(to)
+        formats = prepare_folder(to)
         finish(describe(judge(**arguments)), to, also=formats)
 
     own = inspect.signature(judge, eval_str=True)

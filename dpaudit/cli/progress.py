@@ -29,7 +29,14 @@ from rich.segment import Segment
 from dpaudit.results.text import harmless, one_line, tell
 from dpaudit.types import CellFailure, CellResult
 
-__all__ = ["AuditProgress", "Remaining", "RunProgress", "SafeConsole", "in_words", "progress_bar"]
+__all__ = [
+    "AuditProgress",
+    "Remaining",
+    "RunProgress",
+    "SafeConsole",
+    "duration_text",
+    "progress_bar",
+]
 
 _PARTS = ("source", "mitigation", "attack")
 _LINE_SECONDS = 30.0
@@ -185,7 +192,9 @@ class RunProgress:
     def line(self) -> str:
         """The progress in one line."""
         with self._lock:
-            remaining = in_words(self._remaining.seconds(workers=max(1, self._placement.workers)))
+            remaining = duration_text(
+                self._remaining.seconds(workers=max(1, self._placement.workers))
+            )
             done, failed = self.done, self.failed
         workers = self._placement.workers
         return (
@@ -300,7 +309,7 @@ def _levels(kind: str, host: str, parts: list[str]) -> Iterator[str]:
     yield json.dumps([kind])
 
 
-def in_words(seconds: tuple[float, float] | None) -> str:
+def duration_text(seconds: tuple[float, float] | None) -> str:
     """``unknown``, ``about 40 s`` or ``2–5 min``, rounded up.
 
     >>> in_words(None), in_words((3.2, 3.3)), in_words((100, 290)), in_words((9000, 9100))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dpaudit.audit.request import AuditRequest, Failure
 from dpaudit.cli.options import Output, Sandbox
-from dpaudit.cli.verdicts import audited
+from dpaudit.cli.verdicts import audit_with_progress
 from dpaudit.targets.callables import Subject
 from dpaudit.targets.identity import identify
 
@@ -34,11 +34,11 @@ def audit_target(
 ) -> R:
     """The result of ``audit(subject, request)`` for ``target`` in ``sandbox``.
 
-    All else is as in :func:`~dpaudit.cli.verdicts.audited`.
+    All else is as in :func:`~dpaudit.cli.verdicts.audit_with_progress`.
     """
     identity = identify(target)
-    with sandbox.asking() as policy:
-        return audited(
+    with sandbox.policy() as policy:
+        return audit_with_progress(
             lambda progress: audit(
                 Subject(target, target=target), request, identity=identity, progress=progress
             ),

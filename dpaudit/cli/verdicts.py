@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from dpaudit.types import Provenance
 
 __all__ = [
-    "audited",
+    "audit_with_progress",
     "exit_with_verdict",
     "finish",
-    "printed",
+    "json_document",
     "show",
     "with_command",
 ]
@@ -44,7 +44,7 @@ R = TypeVar("R", bound=_Made)
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 
 
-def audited(
+def audit_with_progress(
     work: Callable[[Callable[[int, int], None]], R],
     *,
     command: str,
@@ -78,7 +78,7 @@ def audited(
             write_result(report, to.out, also=formats)
         if to.output != "json":
             raise
-        write_json_line(printed(report))
+        write_json_line(json_document(report))
         raise typer.Exit(error.exit_code) from error
     except KeyboardInterrupt as interrupt:
         where = "" if to.out is None else f", and {to.out} holds no result"
@@ -94,7 +94,7 @@ def with_command(command: str, result: R) -> R:
     return replace(result, provenance=replace(result.provenance, command=command))
 
 
-def printed(report: Report) -> dict[str, Any]:
+def json_document(report: Report) -> dict[str, Any]:
     """What ``--format json`` prints: the result itself, with its schema and kind."""
     return {"schema": SCHEMA, "kind": report.kind, **report.data}
 
@@ -104,7 +104,7 @@ def show(report: Report, *, output: str, out: Path | None) -> None:
     from dpaudit.render.terminal import render_terminal
 
     if output == "json":
-        write_json_line(printed(report))
+        write_json_line(json_document(report))
         return
     emit(render_terminal(report, width=out_console().width))
     if out is not None:
@@ -127,7 +127,7 @@ def exit_with_verdict(report: Report, to: Output, *, notes: Sequence[str] = ()) 
     from dpaudit.render.terminal import render_terminal
 
     if to.output == "json":
-        write_json_line(printed(report))
+        write_json_line(json_document(report))
     else:
         *details, verdict = render_terminal(
             report, verbose=to.verbose, width=out_console().width

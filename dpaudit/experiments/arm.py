@@ -14,7 +14,7 @@ from dpaudit.experiments.measure import plugin_options
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.numeric.lattice import lattice_step
-from dpaudit.protocols import Attack, Host, Mitigation, NoiseSource
+from dpaudit.protocols import Attack, Host, Mitigation, NoiseSource, plays
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 
@@ -73,11 +73,24 @@ class Arm:
         attack: Attack = _create("attacks", table, **known, **own)
         return attack
 
+    def scorer(self, table: Mapping[str, Any]) -> Attack:
+        """As :meth:`attack`, for measures that give candidates.
+
+        Raises:
+            SpecError: an attack that does not score candidates.
+        """
+        attack = self.attack(table)
+        if not plays(attack, "scoring"):
+            raise SpecError(
+                f"attack={table['name']}: scores no candidates; take e.g. likelihood-ratio"
+            )
+        return attack
+
     def keyless(self, table: Mapping[str, Any]) -> bool:
         """Whether an attack takes no key although the experiment has one."""
         if self.key is None:
             return False
-        known = registry.offered("attacks", _reference(table), key=self.key)
+        known = registry.with_known_options("attacks", _reference(table), key=self.key)
         return "key" not in known.options
 
     def with_key(self, index: int) -> Arm:
@@ -91,7 +104,7 @@ class Arm:
 
 def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:
     """A plug-in from its table, with those of σ, the key and d that it takes."""
-    return registry.create(kind, registry.offered(kind, _reference(table), **known))
+    return registry.create(kind, registry.with_known_options(kind, _reference(table), **known))
 
 
 def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:

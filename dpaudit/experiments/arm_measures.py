@@ -35,7 +35,7 @@ def attack(cell: Cell, arm: Arm) -> dict[str, Any]:
     error = 0.0
     details: Mapping[str, Any] = {}
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
-        attacker = batch.arm.attack(cell.settings["attack"])
+        attacker = batch.arm.scorer(cell.settings["attack"])
         release = batch.release()
         guess = to_numpy(attacker.score(release, batch.pairs)).argmax(1)
         counts += np.bincount(2 * to_numpy(batch.truth) + guess, minlength=4).reshape(2, 2)
@@ -117,7 +117,7 @@ def audit_behind(
             path = Path(folder) / "key.json"
             key.save(path)
             own["key"] = str(path)
-        through = registry.offered("mitigations", mitigation, dim=dim)
+        through = registry.with_known_options("mitigations", mitigation, dim=dim)
         return audit_sampler(
             str(Reference(source.name, own)),
             claim=claim,

@@ -12,7 +12,7 @@ import msgspec
 
 from dpaudit.errors import SpecError
 from dpaudit.registry import nearest
-from dpaudit.results.foreign import shown
+from dpaudit.results.foreign import quoted
 
 __all__ = [
     "Grid",
@@ -153,4 +153,4 @@ def _convert(name: str, value: Any, of: type[Grid]) -> Any:
 
 
 def _printable(value: Any) -> str:
-    return shown(written(value))
+    return quoted(written(value))

@@ -57,7 +57,7 @@ from dpaudit.experiments.published import published_value
 from dpaudit.experiments.shipped import shipped_specs
 from dpaudit.experiments.spec import Spec
 from dpaudit.registry import nearest
-from dpaudit.results.foreign import RefusedError, read_plain, shown
+from dpaudit.results.foreign import RefusedError, quoted, read_plain
 from dpaudit.results.text import one_line
 
 __all__ = ["load_spec", "spec_heads", "spec_names", "spec_of"]
@@ -198,7 +198,7 @@ def _build_spec(raw: dict[str, Any]) -> Spec:
             raise SpecError(f"{key!r} is not known{nearest(key, known)}")
         if not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] is bool):
             raise SpecError(
-                f"{key}={shown(value)} has the wrong type; it must be {_kinds_of(known[key])}"
+                f"{key}={quoted(value)} has the wrong type; it must be {_kinds_of(known[key])}"
             )
     named = raw.get("measure", "attack")
     known_measures = registry.plugins("measures").keys() - {AUDIT}
@@ -283,7 +283,7 @@ def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any]) -> None:
             for name in listed(value):
                 if str(name) not in names[kind]:
                     raise SpecError(
-                        f"[[exclude]] {kind}={shown(name)} is not in this spec"
+                        f"[[exclude]] {kind}={quoted(name)} is not in this spec"
                         f"{nearest(str(name), names[kind])}"
                     )
 
@@ -309,7 +309,7 @@ def _check_plain(raw: Mapping[str, Any]) -> None:
         inner = [v for c in level for v in (c.values() if isinstance(c, dict) else c)]
         wide = next((v for v in inner if isinstance(v, int) and not -_WIDEST <= v < _WIDEST), None)
         if wide is not None:
-            raise RefusedError(f"the number {shown(wide)} must be within 64 bits")
+            raise RefusedError(f"the number {quoted(wide)} must be within 64 bits")
         level = [v for v in inner if isinstance(v, (dict, list))]
         long = next(
             (v for v in level if len(v) > _MOST_TABLES and any(isinstance(t, dict) for t in v)),
@@ -336,7 +336,7 @@ def _check_values(raw: Mapping[str, Any]) -> None:
             raise SpecError(f"{key}={value} must be at least 1 and at most {most:,}")
     for value in listed(raw["epsilon"]):
         if not _is_number(value) or not (value > 0 and math.isfinite(value)):
-            raise SpecError(f"epsilon={shown(value)} must be a finite number > 0")
+            raise SpecError(f"epsilon={quoted(value)} must be a finite number > 0")
     if not 0 <= raw["delta"] < 1:
         raise SpecError(f"delta={raw['delta']!r} must be a number ≥ 0 and < 1")
     if (calibration := raw.get("calibration", "exact")) not in ("exact", "paper"):
@@ -347,12 +347,12 @@ def _check_values(raw: Mapping[str, Any]) -> None:
         tables = raw.get(name, [])
         for table in listed(tables):
             if not isinstance(table, Mapping):
-                raise SpecError(f"{name}={shown(table)} must be a table")
+                raise SpecError(f"{name}={quoted(table)} must be a table")
             _check_scalars(table, name)
     for name in ("host", "source", "mitigation", "attack"):
         for table in listed(raw.get(name, [])):
             if not isinstance(table.get("label", ""), str):
-                raise SpecError(f"{name} label={shown(table['label'])} must be text")
+                raise SpecError(f"{name} label={quoted(table['label'])} must be text")
     _check_audit(raw.get("audit", {}))
     _check_published(raw.get("published", {}), raw.get("column", ()))
 
@@ -383,7 +383,7 @@ def _check_audit(audit: Mapping[str, Any]) -> None:
         low, high = (0, 1) if key == "alpha" else (0, math.inf)
         if not _is_number(value) or not low < value < high:
             rule = "between 0 and 1" if key == "alpha" else "finite and above 0"
-            raise SpecError(f"[audit] {key}={shown(value)} must be a number {rule}")
+            raise SpecError(f"[audit] {key}={quoted(value)} must be a number {rule}")
 
 
 def _check_published(published: Mapping[str, Any], columns: Any) -> None:
@@ -392,17 +392,17 @@ def _check_published(published: Mapping[str, Any], columns: Any) -> None:
     for key, kind in (("file", (str, list)), ("on", dict), ("ours", str)):
         if not isinstance(published.get(key), kind):
             raise SpecError(
-                f"[published] {key}={shown(published.get(key))} must be given; "
+                f"[published] {key}={quoted(published.get(key))} must be given; "
                 "see dpaudit/experiments/published.py"
             )
     if published["ours"] not in [column.get("key") for column in columns]:
         raise SpecError(
-            f"[published] ours={shown(published['ours'])} must be the key of a [[column]]"
+            f"[published] ours={quoted(published['ours'])} must be the key of a [[column]]"
         )
     names = listed(published["file"])
     if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in names):
         raise SpecError(
-            f"[published] file={shown(published['file'])} must be names as in "
+            f"[published] file={quoted(published['file'])} must be names as in "
             "studies/dpaudit_studies/published"
         )
     try:

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from dpaudit.codec import convert_value
 from dpaudit.errors import DpauditError, StoreError
-from dpaudit.results.foreign import RefusedError, read_json, shown
+from dpaudit.results.foreign import RefusedError, quoted, read_json
 from dpaudit.results.locks import HeldError, Lock, is_held
 from dpaudit.results.sqlite import (
     DAMAGE,
@@ -185,7 +185,7 @@ def check_unchanged(db: sqlite3.Connection, *, where: str) -> None:
     if odd:
         kind, name = min(odd)[:2]
         raise StoreError(
-            f"{where}: {kind} {shown(name)} is not as dpaudit made it; "
+            f"{where}: {kind} {quoted(name)} is not as dpaudit made it; "
             f"drop what was added to {FILE}, or choose another --out"
         )
 
@@ -464,13 +464,13 @@ def object_of(name: str, text: object) -> dict[str, Any]:
         RefusedError: not a JSON object; the message begins with ``name``.
     """
     if not isinstance(text, str):
-        raise RefusedError(f"{name}={shown(text)} is not JSON text")
+        raise RefusedError(f"{name}={quoted(text)} is not JSON text")
     try:
         value = read_json(text)
     except RefusedError as error:
         raise RefusedError(f"{name}: {error}") from error
     if not isinstance(value, dict):
-        raise RefusedError(f"{name}={shown(value)} is not a JSON object")
+        raise RefusedError(f"{name}={quoted(value)} is not a JSON object")
     return value
 
 

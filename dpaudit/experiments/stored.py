@@ -27,7 +27,7 @@ from dpaudit.experiments.store import (
 )
 from dpaudit.experiments.table import make_result
 from dpaudit.results.files import write_file
-from dpaudit.results.foreign import shown
+from dpaudit.results.foreign import quoted
 from dpaudit.types import CellFailure
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def result_of(
     with reading_errors(store.folder):
         spec = store.spec
         if spec.get("measure", "attack") not in registry.plugins("measures"):
-            raise ValueError(f"measure={shown(spec['measure'])} is not known")
+            raise ValueError(f"measure={quoted(spec['measure'])} is not known")
         return make_result(
             spec,
             store.results(most=most),

@@ -24,7 +24,7 @@ from dpaudit.errors import KeyFileError, UsageError
 from dpaudit.numeric import BLOCK
 from dpaudit.randomness import KEY_BYTES, KeyedStream
 from dpaudit.results.files import write_file
-from dpaudit.results.foreign import RefusedError, open_plain, read_json, shown
+from dpaudit.results.foreign import RefusedError, open_plain, quoted, read_json
 
 __all__ = ["OtherKindError", "PancakeKey", "load_fields", "parse_gamma", "save_fields", "secret_of"]
 
@@ -66,7 +66,7 @@ def parse_gamma(gamma: float | str, *, dim: int) -> float:
                 return value
             break
     raise UsageError(
-        f"gamma={shown(gamma)}: must be a finite number > 0, "
+        f"gamma={quoted(gamma)}: must be a finite number > 0, "
         "or such a number before sqrtd or d, e.g. 2sqrtd"
     )
 
@@ -111,7 +111,7 @@ class PancakeKey:
         """
         if isinstance(dim, bool) or not isinstance(dim, int) or not 2 <= dim <= _MOST_DIM:
             raise UsageError(
-                f"dim={shown(dim)}: a hidden direction needs a whole number of dimensions, "
+                f"dim={quoted(dim)}: a hidden direction needs a whole number of dimensions, "
                 "2 to 10^12"
             )
         if (
@@ -119,11 +119,11 @@ class PancakeKey:
             or not isinstance(beta, Real)
             or not 0 < beta <= sys.float_info.max
         ):
-            raise UsageError(f"beta={shown(beta)}: must be a finite number > 0, e.g. 1e-3")
+            raise UsageError(f"beta={quoted(beta)}: must be a finite number > 0, e.g. 1e-3")
         width = parse_gamma(gamma, dim=dim)
         if width < 2 * math.sqrt(dim) * (1 - 1e-9) and not allow_small_gamma:
             raise UsageError(
-                f"gamma={shown(gamma)}: below 2√d = {2 * math.sqrt(dim):.6g} the pancake can be "
+                f"gamma={quoted(gamma)}: below 2√d = {2 * math.sqrt(dim):.6g} the pancake can be "
                 "found without its key; take 2sqrtd, or allow_small_gamma (--allow-small-gamma) "
                 "for a specimen that should be found"
             )
@@ -134,7 +134,7 @@ class PancakeKey:
             or not 1 <= directions <= most
         ):
             raise UsageError(
-                f"directions={shown(directions)}: must be a whole number in 1…{most} "
+                f"directions={quoted(directions)}: must be a whole number in 1…{most} "
                 "(half of dim, at most 64)"
             )
         secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
@@ -333,7 +333,7 @@ def load_fields(
         )
     expected = {"format", "version", *fields}
     if unknown := set(data) - expected - set(optional):
-        raise KeyFileError(f"key={path}: field {shown(min(unknown))} is not known; remove it")
+        raise KeyFileError(f"key={path}: field {quoted(min(unknown))} is not known; remove it")
     if missing := expected - set(data):
         raise KeyFileError(f"key={path}: field {min(missing)!r} is missing")
     return data

@@ -15,9 +15,9 @@ __all__ = [
     "RefusedError",
     "check_depth",
     "open_plain",
+    "quoted",
     "read_json",
     "read_plain",
-    "shown",
 ]
 
 MOST_DEPTH = 64
@@ -31,10 +31,10 @@ class RefusedError(Exception):
     """The rule that foreign data breaks. The caller adds which file, and what to do."""
 
 
-def shown(value: object, *, limit: int = _SHOWN) -> str:
+def quoted(value: object, *, limit: int = _SHOWN) -> str:
     """``repr(value)`` for a message, of at most ``limit`` characters, also for huge numbers.
 
-    >>> shown("abc"), shown("x" * 100, limit=5), shown(1 << 20_000)
+    >>> quoted("abc"), quoted("x" * 100, limit=5), quoted(1 << 20_000)
     ("'abc'", "'xxxx…", 'a number of 20001 bits')
     """
     if isinstance(value, int) and value.bit_length() > 4 * limit:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from dpaudit.cli.options import FormatOption, Output, VerboseOption, with_shared_options
-from dpaudit.cli.out_folder import prepared, writing
+from dpaudit.cli.out_folder import prepare_folder, writing
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.verdicts import finish, with_command
 from dpaudit.errors import UsageError
 from dpaudit.options import Argument, Option, command_of
 from dpaudit.report import describe
-from dpaudit.results.foreign import RefusedError, open_plain, shown
+from dpaudit.results.foreign import RefusedError, open_plain, quoted
 from dpaudit.results.text import one_line, tell
 from dpaudit_prove.certificates import checker
 from dpaudit_prove.verdicts.claims import EXAMPLES
@@ -243,7 +243,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
     neighbours = None if pair is None else neighbours_of(pair)
     command = command_of("prove", program, question)
     function = _load_function(program)
-    formats = prepared(to, command)
+    formats = prepare_folder(to, command)
     proof = prove_claim(
         function,
         program=program,
@@ -264,7 +264,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
 
 def _show_determinism(program: str, question: Question, *, to: Output) -> NoReturn:
     """Run a library with chosen coins, print, write, and exit with the verdict's code."""
-    from dpaudit.provenance import identified
+    from dpaudit.provenance import with_identity
     from dpaudit.targets.identity import identify
     from dpaudit_prove.determinism.check import determinism
 
@@ -276,10 +276,10 @@ def _show_determinism(program: str, question: Question, *, to: Output) -> NoRetu
             "library; a Python program is proved without it"
         )
     command = command_of("prove", program, question)
-    formats, files = prepared(to, command), identify(program).files
+    formats, files = prepare_folder(to, command), identify(program).files
     limit = 120.0 if question.time_limit is None else question.time_limit
     result = determinism(Path(place), symbol, timeout=limit)
-    audited = identified(result.provenance, by="", files=files)
+    audited = with_identity(result.provenance, by="", files=files)
     result = with_command(command, dataclasses.replace(result, provenance=audited))
     finish(describe(result), to, also=formats)
 
@@ -415,7 +415,7 @@ def _certificate_at(path: Path, program: str | None) -> Certificate:
 
 def _quoted(program: str) -> str:
     """The program that a certificate names, quoted as foreign text."""
-    return shown(program, limit=400)
+    return quoted(program, limit=400)
 
 
 def _check_files(certificate: Certificate) -> None:

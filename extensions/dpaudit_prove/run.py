@@ -229,4 +229,4 @@ def _provenance(graphs: Sequence[Graph]) -> Any:
                 size=len(text.encode()),
                 modified="",
             )
-    return provenance.identified(collected, by="", files=files.values())
+    return provenance.with_identity(collected, by="", files=files.values())

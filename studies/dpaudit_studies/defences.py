@@ -18,14 +18,13 @@ import torch
 from dpaudit import registry
 from dpaudit.accounting import smoothed_pancake
 from dpaudit.codec import to_dict
-from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.measure import Cell, Measure, plugin_options
 from dpaudit.experiments.trials import Batch, interval, tensor_batches
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.numeric.arrays import tensor
-from dpaudit.protocols import Attack, MissingRecord, ProtocolMitigation, plays
+from dpaudit.protocols import Attack, MissingRecord, ProtocolMitigation
 from dpaudit.stats import clopper_pearson, holm
 from dpaudit_studies.keyless import recovered
 
@@ -179,10 +178,7 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
             key=arm.attacker_key, sigma=own, **plugin_options(table)
         )
         return spaced
-    scorer = arm.attack(table)
-    if not plays(scorer, "scoring"):
-        raise SpecError(f"attack={name}: scores no candidates; take e.g. likelihood-ratio")
-    return scorer
+    return arm.scorer(table)
 
 
 def _visible_pancake(arm: Arm) -> tuple[PancakeKey | None, float]:

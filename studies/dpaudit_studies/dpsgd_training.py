@@ -185,9 +185,9 @@ class _Arm:
         self.source = Reference.parse(noise.name)
         self.mitigation = Reference.parse(noise.mitigation)
         self._key = key
-        self._keyed = "key" in registry.offered("sources", self.source, key=key).options
+        self._keyed = "key" in registry.with_known_options("sources", self.source, key=key).options
         self.defence: Mitigation = registry.create(
-            "mitigations", registry.offered("mitigations", self.mitigation, dim=key.dim)
+            "mitigations", registry.with_known_options("mitigations", self.mitigation, dim=key.dim)
         )
 
     def make(self, sigma: float) -> NoiseSource:

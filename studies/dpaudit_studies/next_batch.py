@@ -207,7 +207,7 @@ def _mitigation(grid: NextBatchGrid) -> Mitigation:
 
     reference, dim = Reference.parse(grid.coins.mitigation), MODELS[grid.model].parameters
     mitigation: Mitigation = registry.create(
-        "mitigations", registry.offered("mitigations", reference, dim=dim)
+        "mitigations", registry.with_known_options("mitigations", reference, dim=dim)
     )
     return mitigation
 

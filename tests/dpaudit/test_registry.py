@@ -11,7 +11,7 @@ import pytest
 
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
-from dpaudit.registry import create, declared, load, plugin, plugins
+from dpaudit.registry import create, declared_attribute, load, plugin, plugins
 from dpaudit.types import Reference
 
 HERE = "dpaudit_registry_specimen"  # a module that the fixture below puts into sys.modules
@@ -217,8 +217,8 @@ def test_a_plug_in_is_described_by_its_class(install, monkeypatch, tmp_path):
     assert (about.says, about.specimen) == ("Adds `n` numbers.", True)
     assert about.options == {"key": None, "sigma": "1.0"}
     assert (about.extra, about.missing) == (None, "")
-    assert declared(known, "games", ()) == ("x",)
-    assert declared(known, "holds", "nothing") == "nothing"
+    assert declared_attribute(known, "games", ()) == ("x",)
+    assert declared_attribute(known, "holds", "nothing") == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -242,4 +242,4 @@ def test_one_that_cannot_be_imported_says_why(
     assert about.says.startswith(f"cannot be imported: {says}" if says else "")
     assert bool(about.says) == bool(says)
     assert (about.extra, about.missing, about.options) == (extra, missing, {})
-    assert declared(known, "games", ()) == ()
+    assert declared_attribute(known, "games", ()) == ()

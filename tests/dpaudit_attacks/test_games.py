@@ -63,9 +63,9 @@ def test_each_game_is_another_one_and_somebody_plays_it():
     assert len({(g.protocol, g.hypotheses) for g in GAMES.values()}) == len(GAMES)
     assert len({g.protocol for g in GAMES.values()}) <= 5
     assert all(g.protocol is Attack or g.hypotheses is None for g in GAMES.values())
-    assert {game for a in ATTACKS.values() for game in registry.declared(a, "games", ())} == set(
-        GAMES
-    )
+    assert {
+        game for a in ATTACKS.values() for game in registry.declared_attribute(a, "games", ())
+    } == set(GAMES)
 
 
 @pytest.mark.slow

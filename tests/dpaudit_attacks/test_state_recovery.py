@@ -10,7 +10,7 @@ from support.battery import evidence_of
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
-from dpaudit.options import words_of
+from dpaudit.options import arguments_of
 from dpaudit.targets.callables import CallableTarget
 from dpaudit_attacks.state_recovery import inversions, state_recovery
 from dpaudit_attacks.state_recovery import mersenne_state as mersenne
@@ -225,4 +225,4 @@ def test_a_simulation_may_allow_it_and_is_still_told():
     assert told.p < 1e-300
     assert not told.finding
     assert "--allow-predictable" in result.remarks[0]
-    assert words_of(AuditOptions(allow_predictable=True, seed="")) == ["--allow-predictable"]
+    assert arguments_of(AuditOptions(allow_predictable=True, seed="")) == ["--allow-predictable"]

@@ -270,7 +270,7 @@ def at(level: str):
     before = process._APART
     process._APART = level != "plain"
     try:
-        with policy.asking("none" if level == "none" else "full") as asked:
+        with policy.sandbox_policy("none" if level == "none" else "full") as asked:
             yield asked
     finally:
         process._APART = before

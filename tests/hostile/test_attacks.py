@@ -119,7 +119,7 @@ def test_what_is_asked_for_can_be_seen(vendor, best):
     for level in ("full", "plain"):
         with (
             at(level),
-            policy.asking(visible=[tree]),
+            policy.sandbox_policy(visible=[tree]),
             open_sampler(f"python:{place}:f", seed="1").open(timeout=60) as sampler,
             pytest.raises(SamplerError, match="got in"),
         ):
@@ -145,7 +145,7 @@ def test_what_is_required_or_nothing(vendor, monkeypatch):
     mark = vendor / "started"
     monkeypatch.setattr(process, "_APART", False)
     with (
-        policy.asking("require"),
+        policy.sandbox_policy("require"),
         open_sampler(f"command:touch {mark}", seed="1").open(timeout=60) as sampler,
         pytest.raises(
             SamplerError,

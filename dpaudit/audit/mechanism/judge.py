@@ -348,7 +348,7 @@ def _kind(kind: str) -> tuple[str, str]:
         return _KINDS[kind]
     name = Reference.parse(kind).name
     plugin = registry.plugins("attacks").get(name)
-    harm = registry.declared(plugin, "harm", "other") if plugin else "other"
+    harm = registry.declared_attribute(plugin, "harm", "other") if plugin else "other"
     return harm, attack_topic(name)
 
 

@@ -14,7 +14,7 @@ from dpaudit.audit.mechanism.question import Question, neighbours_text, question
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
 from dpaudit.audit.request import Failure
 from dpaudit.audit.result import MechanismResult, at_least
-from dpaudit.options import command_of, from_keywords, parted
+from dpaudit.options import command_of, from_keywords, split_keywords
 
 __all__ = ["MechanismRequest"]
 
@@ -51,7 +51,7 @@ class MechanismRequest:
         Raises:
             UsageError: a name that is no option, or a value that does not fit.
         """
-        data, claim, how = parted(keywords, DataOptions, ClaimOptions, MechanismOptions)
+        data, claim, how = split_keywords(keywords, DataOptions, ClaimOptions, MechanismOptions)
         return cls(
             claim=from_keywords(ClaimOptions, claim).claim(),
             data=from_keywords(DataOptions, data),

@@ -36,9 +36,9 @@ from dpaudit.audit.progress import notebook_bar
 from dpaudit.audit.result import MechanismResult, with_command
 from dpaudit.audit.run import result_in_process
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
-from dpaudit.options import fields_of, keywords_of, takes, words_of
+from dpaudit.options import arguments_of, fields_of, keywords_of, takes
 from dpaudit.protocols import Facts, ProbingAttack, Session, Target
-from dpaudit.provenance import identified
+from dpaudit.provenance import with_identity
 from dpaudit.targets.callables import (
     SAME_PROCESS,
     CallableTarget,
@@ -208,7 +208,7 @@ def audit_subject(
         else:
             result = _audit_planned(plan_audit(subject, request), progress)
     by = request.options.by
-    provenance = identified(result.provenance, by=by, files=files, versions=versions)
+    provenance = with_identity(result.provenance, by=by, files=files, versions=versions)
     return reproducible(dataclasses.replace(result, provenance=provenance), subject)
 
 
@@ -378,7 +378,7 @@ def _with_command(
     result: MechanismResult, target: str, request: MechanismRequest, compared: Sequence[str] = ()
 ) -> MechanismResult:
     """The result with the command of the whole audit, for one α."""
-    claim, again = words_of(request.claim.options), request.options.again
+    claim, again = arguments_of(request.claim.options), request.options.again
     return with_command(
         result, shlex.join(["dpaudit", "mechanism", target, *claim, *compared, *again])
     )

@@ -30,7 +30,7 @@ from dpaudit.audit.request import Failure
 from dpaudit.audit.result import MechanismResult, at_least, with_command
 from dpaudit.audit.training import records
 from dpaudit.errors import SamplerCrashError, UsageError
-from dpaudit.options import command_of, from_keywords, keywords_of, parted, takes
+from dpaudit.options import command_of, from_keywords, keywords_of, split_keywords, takes
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
 from dpaudit.types import BlindSpot
@@ -156,7 +156,7 @@ def audit_training(
         SamplerCrashError: ``train`` or a score raised.
         MissingExtraError: ``dpsgd`` without dp-accounting.
     """
-    claim, how = parted(keywords, ClaimOptions, TrainingOptions)
+    claim, how = split_keywords(keywords, ClaimOptions, TrainingOptions)
     return audit_with(
         train,
         data,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from dpaudit import registry
 from dpaudit.audit.options import AuditOptions
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
-from dpaudit.cli.out_folder import prepared, write_result
+from dpaudit.cli.out_folder import prepare_folder, write_result
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import exit_with_verdict
 from dpaudit.options import Argument, Option
@@ -78,7 +78,7 @@ def audit(
 
     out, request = to.out, NoiseRequest(claim=claim, options=options)
     files = (f"{name}.json" for name in registry.plugins("tests"))
-    formats = prepared(to, request.command(sampler), others=files)
+    formats = prepare_folder(to, request.command(sampler), others=files)
     result = audit_target(
         sampler,
         request,

@@ -274,13 +274,13 @@ def _needs(plugin: registry.Plugin) -> Row:
     """What an attack declares about itself, and what the rules of its games add."""
     from dpaudit.protocols import GAMES
 
-    played: object = registry.declared(plugin, "games", ())
+    played: object = registry.declared_attribute(plugin, "games", ())
     games = [
         game for game in GAMES.values() if isinstance(played, (tuple, list)) and game.name in played
     ]
     return {
         "games": [game.name for game in games],
-        "holds": registry.declared(plugin, "holds", "nothing" if games else "not stated"),
+        "holds": registry.declared_attribute(plugin, "holds", "nothing" if games else "not stated"),
         "knows": list(dict.fromkeys(game.knows for game in games)),
         "releases": list(dict.fromkeys(game.releases for game in games)),
         "labels": any(game.labels for game in games),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
-from dpaudit.cli.out_folder import prepared, writing
+from dpaudit.cli.out_folder import prepare_folder, writing
 from dpaudit.cli.verdicts import finish
 from dpaudit.options import Argument, Option
 from dpaudit.report import describe
@@ -109,7 +109,7 @@ def mechanism(
     from dpaudit.cli.target_audit import audit_target
 
     request = MechanismRequest(claim=claimed.claim(), data=data, attack=attack, options=options)
-    out, formats = to.out, prepared(to, request.command(name))
+    out, formats = to.out, prepare_folder(to, request.command(name))
     result = audit_target(
         name,
         request,

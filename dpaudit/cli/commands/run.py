@@ -22,12 +22,12 @@ from dpaudit.cli.options import (
     use_data_root,
     with_shared_options,
 )
-from dpaudit.cli.out_folder import formats_of, rewrite_report, without_earlier, write_run
+from dpaudit.cli.out_folder import formats_of, remove_earlier, rewrite_report, write_run
 from dpaudit.cli.output import emit, note
 from dpaudit.cli.verdicts import show
 from dpaudit.codec import convert_value
 from dpaudit.errors import SpecError, StoreError, UsageError
-from dpaudit.options import Option, count_of, words_of
+from dpaudit.options import Option, arguments_of, count_of
 from dpaudit.report import describe
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import printable
@@ -150,7 +150,7 @@ def run(
 
     out = flags.out or _default_folder(spec)
     again = replace(flags, out=out, resume=True)
-    arguments = ["dpaudit", "run", experiment, *words_of(flags, only=("trials", "device"))]
+    arguments = ["dpaudit", "run", experiment, *arguments_of(flags, only=("trials", "device"))]
     options = RunOptions(
         out=out,
         resume=flags.resume,
@@ -158,7 +158,7 @@ def run(
         jobs=flags.jobs,
         command=shlex.join(arguments),
     )
-    more = words_of(again, only=("out", "resume", "data_root", "also"))
+    more = arguments_of(again, only=("out", "resume", "data_root", "also"))
     formats = formats_of(flags.also, out=out)
     _run(spec, options, output=output, also=formats, resumed=shlex.join(more))
 
@@ -177,7 +177,7 @@ def _run(
 
     def started(_: object) -> None:
         nonlocal also
-        also = without_earlier(also, out, document="results.json")
+        also = remove_earlier(also, out, document="results.json")
 
     run_cells(spec, replace(options, on_open=started), resumed=resumed)
     report = _report(out)

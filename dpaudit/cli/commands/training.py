@@ -25,9 +25,9 @@ from dpaudit.cli.options import (
     use_data_root,
     with_shared_options,
 )
-from dpaudit.cli.out_folder import prepared
+from dpaudit.cli.out_folder import prepare_folder
 from dpaudit.cli.output import emit, note, write_json_line
-from dpaudit.cli.verdicts import audited, finish
+from dpaudit.cli.verdicts import audit_with_progress, finish
 from dpaudit.codec import to_dict
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.options import Argument, Option, count_of
@@ -105,7 +105,7 @@ def training(
     from dpaudit.cli.progress import AuditProgress
 
     request = TrainingRequest(claim=claimed.claim(), options=options)
-    formats = prepared(to)
+    formats = prepare_folder(to)
     more = {"data": None if data == "data" else data, "canaries": canaries, "score": score}
     command, name = request.command(target, **more), f"training {target}"
 
@@ -122,8 +122,8 @@ def training(
         return dataclasses.replace(with_command(result, command), mechanism=name)
 
     display = AuditProgress("runs of train", "all runs done; counting guesses", total=options.runs)
-    with Sandbox().asking():
-        result = audited(
+    with Sandbox().policy():
+        result = audit_with_progress(
             work,
             command=command,
             display=display,

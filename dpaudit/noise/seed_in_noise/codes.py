@@ -16,7 +16,7 @@ import scipy.special
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.noise.seed_in_noise.laws import ContinuousLaw, Law, last_digits
 from dpaudit.registry import nearest
-from dpaudit.results.foreign import shown
+from dpaudit.results.foreign import quoted
 
 __all__ = ["CODES", "Code", "Head", "Symbols", "code_of", "likeliest", "uniform"]
 
@@ -235,7 +235,7 @@ def code_of(name: str | None, law: Law, *, size: int) -> Code:
     name = ("signs" if claim.discrete else "fraction") if name is None else name
     if name not in CODES:
         raise UnknownNameError(
-            f"code={shown(name)}: is not known{nearest(str(name), CODES)}; "
+            f"code={quoted(name)}: is not known{nearest(str(name), CODES)}; "
             f"take one of {', '.join(CODES)}"
         )
     if name == "signs":

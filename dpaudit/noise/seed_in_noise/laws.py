@@ -17,7 +17,7 @@ from dpaudit.numeric.exact_integers import draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
 from dpaudit.numeric.kernels import fill_normal_from
 from dpaudit.registry import nearest
-from dpaudit.results.foreign import shown
+from dpaudit.results.foreign import quoted
 
 __all__ = ["ContinuousLaw", "Law", "SeedStream", "last_digits", "law_of"]
 
@@ -212,7 +212,7 @@ def law_of(name: str, *, sigma: float | None, scale: float | None) -> Law:
     """
     if name not in FAMILIES:
         raise UnknownNameError(
-            f"law={shown(name)}: is not known{nearest(str(name), FAMILIES)}; "
+            f"law={quoted(name)}: is not known{nearest(str(name), FAMILIES)}; "
             f"take one of {', '.join(FAMILIES)}"
         )
     parameter = FAMILIES[name]
@@ -220,13 +220,13 @@ def law_of(name: str, *, sigma: float | None, scale: float | None) -> Law:
     other = "scale" if parameter == "sigma" else "sigma"
     if parameters[other] is not None:
         raise UsageError(
-            f"{other}={shown(parameters[other])}: law={name} has {parameter}; write {parameter}=10"
+            f"{other}={quoted(parameters[other])}: law={name} has {parameter}; write {parameter}=10"
         )
     value = parameters[parameter]
     default = 10.0 if name.startswith("discrete") else 1.0
     value = default if value is None else value
     if isinstance(value, (str, bool)):
-        raise UsageError(f"{parameter}={shown(value)}: must be a finite number > 0")
+        raise UsageError(f"{parameter}={quoted(value)}: must be a finite number > 0")
     claim = Claim.parse(f"{name}:{parameter}={float(value)!r}")
     if claim.family == "gaussian":
         return _Gaussian(claim)

@@ -20,7 +20,7 @@ from dpaudit.noise.seed_in_noise.elligator import (
     uniform_below,
 )
 from dpaudit.protocols import Stream
-from dpaudit.results.foreign import shown
+from dpaudit.results.foreign import quoted
 
 __all__ = [
     "MOST_BITS",
@@ -69,7 +69,7 @@ class KeyedNonces:
         """
         if isinstance(bits, bool) or not isinstance(bits, int) or bits % 8 or not 8 <= bits <= 128:
             raise UsageError(
-                f"nonce_bits={shown(bits)}: must be a multiple of 8 in 8…{MOST_BITS}; fewer than "
+                f"nonce_bits={quoted(bits)}: must be a multiple of 8 in 8…{MOST_BITS}; fewer than "
                 "128 are for a specimen that should be found"
             )
         self.size = bits // 8
@@ -107,7 +107,7 @@ class SealedNonces:
         text = public_key if isinstance(public_key, str) else ""
         if len(text) != 64 or set(text) - set("0123456789abcdef"):
             raise UsageError(
-                f"public_key={shown(public_key)}: must be 64 lower-case hex digits; "
+                f"public_key={quoted(public_key)}: must be 64 lower-case hex digits; "
                 "dpaudit key show prints them"
             )
         self._public = bytes.fromhex(text)

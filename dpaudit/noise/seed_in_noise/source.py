@@ -21,7 +21,7 @@ from dpaudit.numeric.arrays import cast_to, is_floating
 from dpaudit.numeric.lattice import in_dtype
 from dpaudit.numeric.normal import check_shape
 from dpaudit.protocols import Array, DType, Host, Stream
-from dpaudit.results.foreign import shown
+from dpaudit.results.foreign import quoted
 from dpaudit.types import EpsilonBounds
 
 if TYPE_CHECKING:
@@ -171,14 +171,14 @@ def nonces_of(
     """
     if (key is None) == (public_key == ""):
         raise UsageError(
-            f"key={'none' if key is None else 'given'}, public_key={shown(public_key)}: needs one "
+            f"key={'none' if key is None else 'given'}, public_key={quoted(public_key)}: needs one "
             "of both; make a key with dpaudit key new --kind seed-in-noise"
         )
     if key is not None:
         loaded = load_key(key)
         return loaded, KeyedNonces(loaded.secret, bits=128 if bits is None else bits)
     if bits not in (None, 256):
-        raise UsageError(f"nonce_bits={shown(bits)}: with public_key it is 256; leave it out")
+        raise UsageError(f"nonce_bits={quoted(bits)}: with public_key it is 256; leave it out")
     return None, SealedNonces(public_key)
 
 

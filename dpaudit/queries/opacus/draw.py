@@ -233,7 +233,7 @@ class Supply:
             self._reference: Reference | None = (
                 Reference.parse(source) if isinstance(source, str) else source
             )
-            self._options: Mapping[str, Any] = registry.offered(
+            self._options: Mapping[str, Any] = registry.with_known_options(
                 "sources", self._reference, dim=dim
             ).options
             self.name = str(self._reference)
@@ -310,7 +310,7 @@ def make_mitigation(mitigation: Mitigation | Reference | str, *, dim: int) -> Mi
     if isinstance(mitigation, (str, Reference)):
         reference = Reference.parse(mitigation) if isinstance(mitigation, str) else mitigation
         instance: Mitigation = registry.create(
-            "mitigations", registry.offered("mitigations", reference, dim=dim)
+            "mitigations", registry.with_known_options("mitigations", reference, dim=dim)
         )
         return instance
     if not isinstance(mitigation, Mitigation) or isinstance(mitigation, type):

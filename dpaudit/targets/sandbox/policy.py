@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 
 from dpaudit.errors import UsageError
 
-__all__ = ["DEFAULT", "LEVELS", "Limits", "Policy", "asking", "cpu_seconds", "current", "joined"]
+__all__ = [
+    "DEFAULT",
+    "LEVELS",
+    "Limits",
+    "Policy",
+    "cpu_seconds",
+    "current",
+    "joined",
+    "sandbox_policy",
+]
 
 _CORES = os.cpu_count() or 1
 
@@ -105,7 +114,7 @@ def current() -> Policy:
 
 
 @contextlib.contextmanager
-def asking(
+def sandbox_policy(
     level: str | None = None, *, visible: Sequence[str] = (), passed: Sequence[str] = ()
 ) -> Iterator[Policy]:
     """Set the sandbox level of foreign programs started in this block.

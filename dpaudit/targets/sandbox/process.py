@@ -44,7 +44,7 @@ _GIB = 1 << 30
 class Process:
     """Runs ``argv`` (no shell) in the sandbox; :meth:`close` ends it and all that it started.
 
-    The surrounding :func:`~dpaudit.targets.sandbox.policy.asking` sets the sandbox level and
+    The surrounding :func:`~dpaudit.targets.sandbox.policy.sandbox_policy` sets the level and
     records the level reached. If this process dies, however it dies, so does all that it started.
     Every wait has a deadline. This process becomes undumpable when it starts the first program:
     debuggers of the same user can no longer attach to it, and neither can the program. Not claimed:

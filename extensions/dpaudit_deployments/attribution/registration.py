@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
-from dpaudit.results.foreign import RefusedError, shown
+from dpaudit.results.foreign import RefusedError, quoted
 
 __all__ = [
     "CAPACITY",
@@ -196,10 +196,10 @@ class Registration:
             RefusedError: a key breaks a rule of "Parsing source-registration JSON".
         """
         if not isinstance(header, Mapping):
-            raise RefusedError(f"a registration is an object, not {shown(header)}")
+            raise RefusedError(f"a registration is an object, not {quoted(header)}")
         kind = header.get("source_type", "navigation")
         if kind not in get_args(SourceType):
-            raise RefusedError(f"source_type={shown(kind)}: must be navigation or event")
+            raise RefusedError(f"source_type={quoted(kind)}: must be navigation or event")
         plain = cls.default(kind)
         windows = _windows(header, DEFAULT_WINDOWS[kind])
         reports = _whole(header, "max_event_level_reports", plain.reports, MOST_REPORTS)
@@ -207,7 +207,7 @@ class Registration:
         number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
         if not number or not 0 <= stated <= LARGEST_EVENT_EPSILON:
             rule = f"must be a number from 0 to {LARGEST_EVENT_EPSILON}"
-            raise RefusedError(f"event_level_epsilon={shown(stated)}: {rule}")
+            raise RefusedError(f"event_level_epsilon={quoted(stated)}: {rule}")
         triggers = _triggers(header, windows, reports, range(DEFAULT_TRIGGER_DATA[kind]))
         if len({t.data for t in triggers}) < len(triggers) or len(triggers) > MOST_TRIGGER_DATA:
             raise RefusedError(f"trigger_data: at most {MOST_TRIGGER_DATA} values, each once")
@@ -258,12 +258,12 @@ def _triggers(
     if specs is None:
         return tuple(Trigger(x, windows, reports) for x in _data(header, default))
     if not isinstance(specs, list) or not all(isinstance(spec, Mapping) for spec in specs):
-        raise RefusedError(f"trigger_specs={shown(specs)}: must be a list of objects")
+        raise RefusedError(f"trigger_specs={quoted(specs)}: must be a list of objects")
     triggers = []
     for spec in specs:
         buckets = spec.get("summary_buckets")
         if buckets is not None and not isinstance(buckets, list):
-            raise RefusedError(f"summary_buckets={shown(buckets)}: must be a list")
+            raise RefusedError(f"summary_buckets={quoted(buckets)}: must be a list")
         most = reports if buckets is None else min(reports, len(buckets))
         own = _windows(spec, windows)
         triggers += [Trigger(x, own, most) for x in _data(spec, range(0))]
@@ -275,7 +275,7 @@ def _data(header: Mapping[str, Any], default: range) -> list[int]:
     if not isinstance(data, list) or not all(
         isinstance(x, int) and not isinstance(x, bool) and 0 <= x < _DATA for x in data
     ):
-        raise RefusedError(f"trigger_data={shown(data)}: must be a list of 32-bit whole numbers")
+        raise RefusedError(f"trigger_data={quoted(data)}: must be a list of 32-bit whole numbers")
     return data
 
 
@@ -292,5 +292,5 @@ def _windows(header: Mapping[str, Any], default: int) -> int:
 def _whole(header: Mapping[str, Any], name: str, default: int, most: int) -> int:
     value = header.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise RefusedError(f"{name}={shown(value)}: must be a whole number from 0 to {most}")
+        raise RefusedError(f"{name}={quoted(value)}: must be a whole number from 0 to {most}")
     return value

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from dpaudit.results.foreign import MOST_DEPTH, RefusedError, check_depth, open_plain, shown
+from dpaudit.results.foreign import MOST_DEPTH, RefusedError, check_depth, open_plain, quoted
 from dpaudit_prove.certificates.certificate import FORMAT
 
 __all__ = ["Certificate", "read_certificate"]
@@ -136,7 +136,7 @@ def read_certificate(path: Path) -> Certificate:
     try:
         version = msgspec.json.decode(data, type=_Version).certificate
         if version != FORMAT:
-            raise RefusedError(f"certificate={shown(version)}: must be {FORMAT}")
+            raise RefusedError(f"certificate={quoted(version)}: must be {FORMAT}")
         content = msgspec.json.decode(data, type=Certificate)
         _check(content)
     except RecursionError as error:
@@ -218,7 +218,7 @@ def _check_outputs(values: Collection[Any], where: str) -> None:
         if isinstance(value, list):
             _check_outputs(value, where)
         elif not isinstance(value, str):
-            raise RefusedError(f"{where}: expected text or lists of it, got {shown(value)}")
+            raise RefusedError(f"{where}: expected text or lists of it, got {quoted(value)}")
 
 
 def _check_part(part: _Part, where: str) -> None:
@@ -244,7 +244,7 @@ def _check_part(part: _Part, where: str) -> None:
 def _check_branch(branch: _Branch, part: _Part, registers: int, where: str) -> None:
     if branch.to is not None and not -len(part.outputs) <= branch.to < len(part.states):
         raise RefusedError(
-            f"{where}.to={shown(branch.to)}: must be a state from 0 to {len(part.states) - 1}, or "
+            f"{where}.to={quoted(branch.to)}: must be a state from 0 to {len(part.states) - 1}, or "
             f"an output from -1 to -{len(part.outputs)}"
         )
     for origin in branch.registers:
@@ -292,7 +292,7 @@ def _check_shows(certificate: Certificate) -> None:
     for epsilon, low, high in shows.profile or ():
         ends += low, high
         if not epsilon.startswith("ln(") and Fraction(epsilon) > _LARGEST_EPSILON:
-            raise RefusedError(f"shows.profile: ε={shown(epsilon)}: at most {_LARGEST_EPSILON}")
+            raise RefusedError(f"shows.profile: ε={quoted(epsilon)}: at most {_LARGEST_EPSILON}")
     if any(Fraction(x) > 1 for x in ends):
         raise RefusedError("shows: a bound of a probability is above 1")
     if shows.dependence is not UNSET:
@@ -315,4 +315,4 @@ def _check_length(length: int, expected: int, where: str, of: str) -> None:
 
 def _check_index(index: int, many: int, where: str) -> None:
     if index >= many:
-        raise RefusedError(f"{where}={shown(index)}: must be from 0 to {many - 1}")
+        raise RefusedError(f"{where}={quoted(index)}: must be from 0 to {many - 1}")

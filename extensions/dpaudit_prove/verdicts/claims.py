@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
 from dpaudit.registry import nearest
-from dpaudit.results.foreign import shown
+from dpaudit.results.foreign import quoted
 from dpaudit.results.text import one_line
 from dpaudit_prove.verdicts.enclosures import Bounds, ball, bounds_of, precision
 
@@ -63,7 +63,7 @@ class ClaimedLaw:
         name = name.strip()
         if name not in FAMILIES:
             raise UnknownNameError(
-                f"claim={one_line(text)}: family {shown(name)} is not known"
+                f"claim={one_line(text)}: family {quoted(name)} is not known"
                 f"{nearest(name, FAMILIES)}; write one of {EXAMPLES}"
             )
         family = FAMILIES[name]
@@ -103,7 +103,7 @@ class _Options:
         for part in filter(None, (part.strip() for part in rest.split(","))):
             option, equals, value = (piece.strip() for piece in part.partition("="))
             if not equals or not option:
-                raise UsageError(f"claim: {shown(part)}: an option is written name=value")
+                raise UsageError(f"claim: {quoted(part)}: an option is written name=value")
             if option in self._left:
                 raise UsageError(f"claim: {one_line(option)}={one_line(value)}: given twice")
             self._left[option] = value
@@ -145,7 +145,7 @@ class _Options:
     def refuse_unused(self) -> None:
         if self._left:
             option = next(iter(self._left))
-            raise UnknownNameError(f"claim: {self._family} has no option {shown(option)}")
+            raise UnknownNameError(f"claim: {self._family} has no option {quoted(option)}")
 
 
 def _number(name: str, text: str, *, above: int | None = None, high: int | None = None) -> Fraction:

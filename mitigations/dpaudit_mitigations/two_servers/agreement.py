@@ -256,7 +256,7 @@ def named_source(text: str, *, sigma: float, dim: int) -> NoiseSource:
         UsageError: no such source, or one of another scale or dimension.
     """
     source: NoiseSource = registry.create(
-        "sources", registry.offered("sources", Reference.parse(text), sigma=sigma)
+        "sources", registry.with_known_options("sources", Reference.parse(text), sigma=sigma)
     )
     if source.sigma != sigma:
         raise UsageError(f"source={text}: has scale {source.sigma}; must be sigma={sigma}")

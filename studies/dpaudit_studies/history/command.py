@@ -15,7 +15,7 @@ from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.out_folder import write_run
 from dpaudit.cli.verdicts import show
 from dpaudit.errors import StoreError
-from dpaudit.options import Argument, Option, words_of
+from dpaudit.options import Argument, Option, arguments_of
 from dpaudit.report import describe
 from dpaudit_studies.history.options import HistoryOptions, Place
 
@@ -83,7 +83,7 @@ def history(
     out = Path("runs") / f"history-{name}" if out is None else out
     arguments = ["dpaudit", "history", library]
     arguments += [word for text in versions or () for word in ("--versions", text)]
-    arguments += words_of(options)
+    arguments += arguments_of(options)
     run = RunOptions(out=out, resume=resume, jobs=jobs, command=shlex.join(arguments))
     with _used(place):
         earlier = _earlier(out) if resume else None
@@ -93,7 +93,9 @@ def history(
             versions=earlier or known_versions(subject(name).library.distribution, versions or ()),
             options=options,
         )
-        run_cells(spec, run, resumed=shlex.join([*words_of(place), "--out", str(out), "--resume"]))
+        run_cells(
+            spec, run, resumed=shlex.join([*arguments_of(place), "--out", str(out), "--resume"])
+        )
     with Store.read(out) as store:
         result = result_of(store)
     assert isinstance(result, MeasurementsResult)  # noqa: S101 the spec's measure has columns

@@ -17,7 +17,7 @@ from dpaudit.audit.run import conclude, draw, search_deadline
 from dpaudit.audit.verdict import cause_of
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.options import words_of
+from dpaudit.options import arguments_of
 from dpaudit.protocols import Facts, Reply
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
@@ -572,8 +572,8 @@ def test_a_finding_says_when_it_was_seen_and_how_to_see_it_again():
 def test_the_words_of_options_and_those_that_an_open_sampler_cannot_have():
     opening = {"dtype": "f32", "text": True, "mitigation": "rotation"}
     words = ["--dim", "32", "--sequential", "--dtype", "f32", "--text", "--mitigation", "rotation"]
-    assert words_of(AuditOptions(dim=32, sequential=True, seed="", **opening)) == words
-    assert words_of(AuditOptions(seed="")) == []
+    assert arguments_of(AuditOptions(dim=32, sequential=True, seed="", **opening)) == words
+    assert arguments_of(AuditOptions(seed="")) == []
     for name, value in opening.items():
         with pytest.raises(UsageError, match=f"{name}={value}: test sampler is already open"):
             audit(lambda n, d: np.zeros((n, d)), **{name: value})

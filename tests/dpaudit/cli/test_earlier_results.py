@@ -9,7 +9,7 @@ from command_line import here as dpaudit
 
 from dpaudit import audit_sampler, write_report
 from dpaudit.audit.options import AuditOptions, ClaimOptions, MechanismOptions
-from dpaudit.cli.out_folder import apart_from_the_seed, refuse_another
+from dpaudit.cli.out_folder import comparable_arguments, refuse_another
 from dpaudit.errors import StoreError
 from dpaudit.options import command_of
 
@@ -146,4 +146,4 @@ def test_command_lines():
     assert line == (
         "dpaudit mechanism x --claim-epsilon 0.123456789 --alpha 1.25e-07 --real-numbers --seed 1"
     )
-    assert apart_from_the_seed(f"{line} --by 'A B'") == shlex.split(line.replace(" --seed 1", ""))
+    assert comparable_arguments(f"{line} --by 'A B'") == shlex.split(line.replace(" --seed 1", ""))

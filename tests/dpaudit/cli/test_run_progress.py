@@ -12,7 +12,7 @@ from planted import SPEC, install
 
 from dpaudit import registry
 from dpaudit.cli import progress
-from dpaudit.cli.progress import Remaining, RunProgress, in_words
+from dpaudit.cli.progress import Remaining, RunProgress, duration_text
 from dpaudit.experiments.measure import Cell
 from dpaudit.results.text import tell
 from dpaudit.types import CellFailure, CellResult
@@ -62,11 +62,11 @@ def test_the_range_is_wide_while_little_is_known_and_narrows():
 
 
 def test_words_round_up():
-    assert in_words(None) == "unknown"
-    assert in_words((1.01, 1.02)) == "about 2 s"
-    assert in_words((10, 80)) == "10–80 s"
-    assert in_words((61, 299)) == "2–5 min"
-    assert in_words((86400, 864000)) == "24–240 h"
+    assert duration_text(None) == "unknown"
+    assert duration_text((1.01, 1.02)) == "about 2 s"
+    assert duration_text((10, 80)) == "10–80 s"
+    assert duration_text((61, 299)) == "2–5 min"
+    assert duration_text((86400, 864000)) == "24–240 h"
 
 
 class Two:

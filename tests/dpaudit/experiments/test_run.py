@@ -4,7 +4,7 @@ import tempfile
 
 import pytest
 
-from dpaudit.errors import StoreError
+from dpaudit.errors import SpecError, StoreError
 from dpaudit.experiments import Store, load_spec, make_result, run_experiment
 from dpaudit.experiments.arm import build_arm
 from dpaudit.randomness import KeyedStream
@@ -93,3 +93,12 @@ def test_refusals(small, tmp_path):
         Store.read(tmp_path / "nothing")
     with pytest.raises(StoreError, match="cannot be written"):
         run_experiment(spec, out=tmp_path / "file" / "out")
+
+
+def test_an_attack_that_scores_no_candidates_is_refused(small):
+    cells = load_spec(str(small)).cells()
+    cell = next(c for c in cells if c.settings["source"]["name"] == "pancake")
+    arm = build_arm(cell.settings, cell=cell.id)
+    assert arm.scorer({"name": "nearest-peak"})
+    with pytest.raises(SpecError, match="attack=which-bin: scores no candidates"):
+        arm.scorer({"name": "which-bin"})

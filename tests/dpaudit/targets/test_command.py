@@ -15,7 +15,7 @@ from dpaudit.protocols import Dataset, Request, Session
 from dpaudit.targets import open_sampler
 from dpaudit.targets.endpoints.command import CommandTarget
 from dpaudit.targets.resolve import open_mechanism
-from dpaudit.targets.sandbox.policy import asking
+from dpaudit.targets.sandbox.policy import sandbox_policy
 
 PLAIN = "import sys, struct; n, d = map(int, sys.argv[1:3]); out = sys.stdout.buffer; "
 WRITES = PLAIN + "import numpy as np; x = np.arange(n * d); assert sys.stdin.read() == ''; "
@@ -64,7 +64,7 @@ def test_a_program_beside_us_in_quotes(here):
 @pytest.mark.slow
 def test_each_draw_runs_the_program(here):
     text = command("open('log', 'a').write(f'{n} {d};'); out.write(x.astype('<f8').tobytes())")
-    with asking("none"), open_sampler(text, seed="1").open(timeout=60) as sampler:
+    with sandbox_policy("none"), open_sampler(text, seed="1").open(timeout=60) as sampler:
         sampler.ask(Request(2, 1), timeout=20)
         sampler.ask(Request(3, 2), timeout=20)
     assert (here / "log").read_text() == "2 1;3 2;"

@@ -12,7 +12,7 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit.audit import audit_sampler
-from dpaudit.provenance import collect, identified
+from dpaudit.provenance import collect, with_identity
 from dpaudit.targets.identity import identify
 from dpaudit.types import AuditedFile
 
@@ -97,7 +97,7 @@ def test_a_library_has_its_version(here):
 
 
 def test_who_ran_it_is_printable():
-    made = identified(collect(seed="1", plugins=()), by="A\x1b[31m\nB", versions={"opendp": "0"})
+    made = with_identity(collect(seed="1", plugins=()), by="A\x1b[31m\nB", versions={"opendp": "0"})
     assert made.by == "A�[31m B"
     assert made.versions["opendp"] == "0"
     assert "python" in made.versions

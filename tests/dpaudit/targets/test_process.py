@@ -32,14 +32,14 @@ def mode(request, monkeypatch):
         monkeypatch.setenv("DPAUDIT_SANDBOX", "none")
     if request.param == "full" and (best := reached()) != "full":
         pytest.skip(f"this kernel gives us {best}")
-    with policy.asking():
+    with policy.sandbox_policy():
         yield request.param
 
 
 @functools.cache
 def reached() -> str:
     """The level that this kernel gives."""
-    with policy.asking() as asked:
+    with policy.sandbox_policy() as asked:
         run("pass")
     return asked.reached
 
@@ -191,7 +191,7 @@ def test_the_environment_is_an_allow_list_without_a_word_of_being_watched(mode, 
     code = "found = [k for k in os.environ if 'DPAUDIT' in k or 'SECRET' in k]\n"
     code += "print(found, os.environ['OMP_NUM_THREADS'])"
     assert run(code)[0] == "[] 2"
-    with policy.asking(passed=["AWS_SECRET_ACCESS_KEY"]):
+    with policy.sandbox_policy(passed=["AWS_SECRET_ACCESS_KEY"]):
         assert run(code)[0] == "['AWS_SECRET_ACCESS_KEY'] 2"
 
 
@@ -247,7 +247,7 @@ def test_what_a_namespace_refuses_is_done_without(mode, monkeypatch, tmp_path):
         "dpaudit.targets.sandbox.process._SUPERVISOR", str(folder / "supervisor.py")
     )
     ours = os.readlink("/proc/self/ns/pid")
-    with policy.asking() as asked:
+    with policy.sandbox_policy() as asked:
         assert run("print(os.readlink('/proc/self/ns/pid'))")[:2] == (ours, 0)
     assert asked.reached.startswith("partial: no namespaces (mount: No such device)")
 
