@@ -286,18 +286,8 @@ class PhaseReader:
         base = known.double().cpu().clone()
         base[index] = 0
         rest = releases.double().cpu() - base
-        # what the range and the plain view of each bin, y_i ~ N(q_i, σ²/t), leave open:
-        # its mean, scale and entropy
         view, blur = rest[:, index].mean(0).numpy(), self.source.sigma / math.sqrt(t)
-        bin_law = scipy.stats.truncnorm(
-            (low - 0.5 - view) / blur, (low + bound - 0.5 - view) / blur, loc=view, scale=blur
-        )
-        # NaN: a view absurdly far outside
-        mean = np.clip(np.nan_to_num(bin_law.mean(), nan=0.0), low, low + bound - 1)
-        width = np.maximum(np.nan_to_num(bin_law.std()), 0.2)
-        needed = float(
-            np.maximum(np.nan_to_num(bin_law.entropy(), neginf=0.0) / math.log(2), 0.0).sum()
-        )
+        mean, width, needed = _plain_view(view, blur, low, bound)
         centre = np.rint(mean)  # below, n is a deviation from it
         rest[:, index] -= torch.from_numpy(centre)
         along = rest @ self.directions.T
@@ -418,6 +408,23 @@ def _bits(phase: Phases, part: npt.NDArray[np.float64], width: npt.NDArray[np.fl
     signal = (part * width**2) @ part.T / phase.standard_error**2 + np.eye(k)
     each = np.minimum(phase.bits, np.log2(np.diag(signal)) / 2).sum()
     return float(min(each, np.linalg.slogdet(signal)[1] / math.log(4)))
+
+
+def _plain_view(
+    view: npt.NDArray[np.float64], blur: float, low: npt.NDArray[np.float64], bound: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
+    """What the range and the plain view of each bin, y_i ~ N(q_i, σ²/t), leave open of the counts.
+
+    Mean and scale of each (m,), and the bits of all together.
+    """
+    law = scipy.stats.truncnorm(
+        (low - 0.5 - view) / blur, (low + bound - 0.5 - view) / blur, loc=view, scale=blur
+    )
+    # NaN: a view absurdly far outside
+    mean = np.clip(np.nan_to_num(law.mean(), nan=0.0), low, low + bound - 1)
+    width = np.maximum(np.nan_to_num(law.std()), 0.2)
+    entropy = np.nan_to_num(law.entropy(), neginf=0.0) / math.log(2)
+    return mean, width, float(np.maximum(entropy, 0.0).sum())
 
 
 def _misfit(

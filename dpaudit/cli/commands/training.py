@@ -35,6 +35,8 @@ from dpaudit.report import describe
 from dpaudit.results.text import error_text, one_line
 
 if TYPE_CHECKING:
+    from dpaudit.audit.result import MechanismResult
+    from dpaudit.audit.training.run import TrainingRequest
     from dpaudit.training.checkpoint import Checkpoint
     from dpaudit.training.plain_training import Epoch
 
@@ -101,7 +103,7 @@ def training(
     """
     from dpaudit.audit.request import Failure
     from dpaudit.audit.result import with_command
-    from dpaudit.audit.training.run import Scoring, TrainingRequest, audit_with
+    from dpaudit.audit.training.run import TrainingRequest
     from dpaudit.cli.progress import AuditProgress
 
     request = TrainingRequest(claim=claimed.claim(), options=options)
@@ -109,16 +111,9 @@ def training(
     more = {"data": None if data == "data" else data, "canaries": canaries, "score": score}
     command, name = request.command(target, **more), f"training {target}"
 
-    def work(progress: Callable[[int, int], None]) -> Any:
-        module, function = _module(target)
-        result = audit_with(
-            _named(module, function),
-            _made(module, data),
-            canaries=_canaries(module, canaries),
-            scoring=Scoring(**_scoring(module, score)),
-            request=request,
-            progress=progress,
-        )
+    def work(progress: Callable[[int, int], None]) -> MechanismResult:
+        names = {"data": data, "canaries": canaries, "score": score}
+        result = _audit_module(target, request=request, progress=progress, **names)
         return dataclasses.replace(with_command(result, command), mechanism=name)
 
     display = AuditProgress("runs of train", "all runs done; counting guesses", total=options.runs)
@@ -134,6 +129,29 @@ def training(
             formats=formats,
         )
     finish(describe(result), to, also=formats)
+
+
+def _audit_module(
+    target: str,
+    *,
+    data: Any,
+    canaries: str | None,
+    score: str | None,
+    request: TrainingRequest,
+    progress: Callable[[int, int], None],
+) -> MechanismResult:
+    """Audit the function of ``target`` with what its module names for the rest."""
+    from dpaudit.audit.training.run import Scoring, audit_with
+
+    module, function = _module(target)
+    return audit_with(
+        _named(module, function),
+        _load(module, data),
+        canaries=_canaries(module, canaries),
+        scoring=Scoring(**_scoring(module, score)),
+        request=request,
+        progress=progress,
+    )
 
 
 def _module(target: str) -> tuple[ModuleType, str]:
@@ -170,7 +188,7 @@ def _named(module: ModuleType, name: str) -> Any:
     return getattr(module, name)
 
 
-def _made(module: ModuleType, name: str) -> Any:
+def _load(module: ModuleType, name: str) -> Any:
     """An object of the module, or what a function of it without parameters returns."""
     factory = _named(module, name)
     if not inspect.isfunction(factory):
@@ -183,10 +201,10 @@ def _made(module: ModuleType, name: str) -> Any:
 
 def _canaries(module: ModuleType, function: str | None) -> Any:
     if function is None:
-        return _made(module, "canaries") if hasattr(module, "canaries") else None
+        return _load(module, "canaries") if hasattr(module, "canaries") else None
     if function[:1].isdigit():
         return count_of(function, unit="canaries", example="500", name="canaries")
-    return _made(module, function)
+    return _load(module, function)
 
 
 def _scoring(module: ModuleType, function: str | None) -> dict[str, Any]:

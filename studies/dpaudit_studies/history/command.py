@@ -70,7 +70,7 @@ def history(
     $ dpaudit history numpy --versions '==1.26.4' --versions '>=2.4' \
         --allow-predictable
     """
-    from dpaudit.cli.commands.run import run_cells, tell_failures
+    from dpaudit.cli.commands.run import run_cells
     from dpaudit.experiments.results import MeasurementsResult
     from dpaudit.experiments.run import RunOptions
     from dpaudit.experiments.store import Store
@@ -102,7 +102,13 @@ def history(
     report = describe(result)
     write_run(report, out)
     show(report, output=output, out=out)
-    verdicts = {row["verdict"] for row in result.rows}
+    _exit({row["verdict"] for row in result.rows}, out)
+
+
+def _exit(verdicts: set[str], out: Path) -> None:
+    """Exit with 1 or 3, unless a release was audited and none had a finding."""
+    from dpaudit.cli.commands.run import tell_failures
+
     if "finding" in verdicts:
         raise typer.Exit(1)
     tell_failures(out)
