@@ -21,7 +21,13 @@ from importlib.metadata import Distribution, EntryPoint, entry_points
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
-from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
+from dpaudit.errors import (
+    DpauditError,
+    DuplicatePluginError,
+    MissingExtraError,
+    UnknownNameError,
+    UsageError,
+)
 from dpaudit.results.text import error_text, one_line
 from dpaudit.types import PluginOrigin, Reference
 
@@ -350,6 +356,7 @@ def load(kind: str, name: str) -> Any:
     Raises:
         UnknownNameError: no such name.
         MissingExtraError: it needs an optional dependency, or its package was taken away.
+        UsageError: its module raises an error, or has no such class.
     """
     plugin = _known(kind, name)
     try:
@@ -361,6 +368,13 @@ def load(kind: str, name: str) -> Any:
         if hint is None:
             raise
         raise MissingExtraError(f"{kind.removesuffix('s')}={name}: {hint}") from error
+    except DpauditError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"{kind.removesuffix('s')}={name}: {plugin.target} of {plugin.origin.distribution} "
+            f"cannot be loaded ({error_text(error)}); fix that package, or uninstall it"
+        ) from error
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:

@@ -1,7 +1,7 @@
 """Conformance checks for plug-ins; every built-in plug-in passes its own.
 
-Each ``check_*`` raises ``AssertionError`` with what is wrong, and returns nothing. Use them in your
-own tests::
+Each ``check_*`` raises ``AssertionError`` with what is wrong, or an error of :mod:`dpaudit.errors`
+that the plug-in caused, and returns nothing. Use them in your own tests::
 
     from dpaudit.testing import check_attack
 
@@ -63,6 +63,12 @@ def _require(condition: object, message: str) -> None:
         raise AssertionError(message)
 
 
+def _require_members(plugin: object, protocol: type) -> None:
+    own = {n for c in protocol.__mro__ for n in (*vars(c), *getattr(c, "__annotations__", ()))}
+    lacking = ", ".join(sorted(n for n in own if n[:1] != "_" and not hasattr(plugin, n)))
+    _require(isinstance(plugin, protocol), f"{plugin!r} lacks {lacking} of {protocol.__name__}")
+
+
 def _torch_dtypes() -> tuple[Any, ...]:
     """Types of torch's to ask for, where torch is installed."""
     try:
@@ -77,7 +83,7 @@ def check_noise_source(source: NoiseSource, *, dim: int = 64) -> None:
 
     Not checked: that the noise has the claimed law; that is what an audit is for.
     """
-    _require(isinstance(source, NoiseSource), f"{source!r} lacks a member of NoiseSource")
+    _require_members(source, NoiseSource)
     claim = Claim.parse(source.claim)
     _require(
         math.isclose(claim.standard_deviation, source.sigma, rel_tol=1e-9),
@@ -112,7 +118,7 @@ def check_noise_source(source: NoiseSource, *, dim: int = 64) -> None:
 
 def check_host(host: Host) -> None:
     """Check that pairs have the right shape, lie within the sensitivity, and repeat by stream."""
-    _require(isinstance(host, Host), f"{host!r} lacks a member of Host")
+    _require_members(host, Host)
     stream = KeyedStream.from_seed("conformance")
     pairs = to_numpy(host.neighbours(8, stream=stream.child(1)))
     _require(
@@ -145,7 +151,7 @@ def check_host(host: Host) -> None:
 
 def check_mitigation(mitigation: Mitigation, source: NoiseSource, *, dim: int = 64) -> None:
     """Check shape, dtype, an untouched query, no bias, and the error of ``scale`` (within 2 %)."""
-    _require(isinstance(mitigation, Mitigation), f"{mitigation!r} lacks a member of Mitigation")
+    _require_members(mitigation, Mitigation)
     d = source.dim or dim
     stream = KeyedStream.from_seed("conformance")
     query = np.arange(400 * d, dtype=np.float64).reshape(400, d)
@@ -206,7 +212,7 @@ def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
 
 def check_releasing_source(source: ReleasingSource, query: Either) -> None:
     """Check releases of ``query`` (n, d): shape and dtype, an untouched query, fixed by stream."""
-    _require(isinstance(source, ReleasingSource), f"{source!r} lacks a member of ReleasingSource")
+    _require_members(source, ReleasingSource)
     stream, before = KeyedStream.from_seed("conformance"), to_numpy(query).copy()
     released = source.release(query, stream=stream.child(1))
 
@@ -270,7 +276,7 @@ def check_learning_attack(
 
     From releases (t, k) it is of shape (t,), without NaN.
     """
-    _require(isinstance(attack, LearningAttack), f"{attack!r} lacks a member of LearningAttack")
+    _require_members(attack, LearningAttack)
     a, b = first.copy(), second.copy()
     statistic = attack.learn(first, second, neighbours=neighbours)
     scores = statistic(second)
@@ -294,9 +300,7 @@ def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
     posterior − ½ (sums of mean 0; 6 standard deviations). Not checked: that ``epsilon`` is the
     smallest such number, which would need all possible reports.
     """
-    _require(
-        isinstance(mechanism, LocalMechanism), f"{mechanism!r} lacks a member of LocalMechanism"
-    )
+    _require_members(mechanism, LocalMechanism)
     _require(mechanism.epsilon > 0, f"epsilon is {mechanism.epsilon}")
     stream = KeyedStream.from_seed("conformance")
     objects = np.arange(64, dtype=np.int64) % universe
@@ -342,7 +346,7 @@ def check_submission_policy(
     If they are not ``linked``, other streams must put them in other orders. Not checked: that ε
     holds, nor that an order says nothing.
     """
-    _require(isinstance(policy, SubmissionPolicy), f"{policy!r} lacks a member of SubmissionPolicy")
+    _require_members(policy, SubmissionPolicy)
     _require(bool(policy.trusts), "trusts is empty")
     _require(
         isinstance(policy.linked, bool), f"linked is {policy.linked!r}, expected True or False"
@@ -446,7 +450,7 @@ def check_test(
     for i in range(repeats):
         stream = KeyedStream.from_seed("conformance").child(i)
         test = make(claim, stream.child("test"))
-        _require(isinstance(test, Test), f"{test!r} lacks a member of Test")
+        _require_members(test, Test)
         rng = stream.numpy()
         for call in range(4):
             test.update(_Block(call, rng.standard_normal((samples // 64, 16)), 1 << 14))

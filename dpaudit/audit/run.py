@@ -134,7 +134,7 @@ def audit_subject(
     if subject.target is None:
         return _audit_here(subject, claim=claim, options=options, progress=progress)
     law = None if claim is None else Claim.parse(claim)
-    with same_search_path() if subject.ours else contextlib.nullcontext():
+    with same_search_path() if subject.ours else contextlib.nullcontext(), joined() as sandbox:
         identity = identify(subject.target) if identity is None else identity
         closed = open_sampler(
             subject.target,
@@ -147,7 +147,7 @@ def audit_subject(
         mitigated = options.mitigation is not None
         if law is None and (mitigated or not isinstance(closed, SourceTarget)):
             law = _own_claim(closed, mitigated=mitigated)
-        with joined() as sandbox, closed.open(timeout=drawing_seconds(options)) as opened:
+        with closed.open(timeout=drawing_seconds(options)) as opened:
             law = _own_claim(opened, mitigated=False) if law is None else law
             result = _audit(opened, law, options, progress)
     files, versions = identity

@@ -112,6 +112,9 @@ def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:
 
     The key depends on the seed and the [key] table only, so all arms share it. A source that needs
     only a secret (``needs_only_a_secret``) gets a key even without a [key] table.
+
+    Raises:
+        SpecError: a source whose σ is not what ε and δ ask for.
     """
     root = KeyedStream.from_seed(settings["seed"])
     host: Host = registry.create("hosts", _reference(settings["host"]))
@@ -119,12 +122,18 @@ def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:
     sigma = calibrate(settings["epsilon"], settings["delta"], sensitivity=host.sensitivity)
     key = _key(settings, host, 0)
     known = {"sigma": sigma, "key": key, "dim": host.dim}
+    source: NoiseSource = _create("sources", settings["source"], **known)
+    if not math.isclose(source.sigma, sigma, rel_tol=1e-6):
+        raise SpecError(
+            f"source={settings['source']['name']}: has sigma={source.sigma:g}, but ε and δ ask for "
+            f"{sigma:g}; leave its scale to them, or take a source with an option sigma"
+        )
     return Arm(
         settings=settings,
         host=host,
         key=key,
         sigma=sigma,
-        source=_create("sources", settings["source"], **known),
+        source=source,
         mitigation=_create("mitigations", settings["mitigation"], **known),
         stream=root.child("cell", cell),
         origins=tuple(

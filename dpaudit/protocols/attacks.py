@@ -156,8 +156,6 @@ class LearningAttack(Protocol):
     of the call.
     """
 
-    timed: bool
-
     def learn(
         self,
         first: npt.NDArray[np.float64],

@@ -82,6 +82,7 @@ def open_sampler(
     _refuse_mitigation(mitigation, name)
     if not target.strip():
         raise UsageError(f"sampler={text}: {name} needs a target; write {name}:TARGET")
+    _note_plugin(name, registry.plugins("samplers")[name].origin.distribution)
     how = {} if call is None else {"call": call}
     sampler: Target = registry.load("samplers", name)(
         target, seed=seed, dtype=dtype, text_mode=text_mode, **how
@@ -93,6 +94,25 @@ def open_sampler(
             "open(timeout=…), of a session with ask(request, timeout=…): dpaudit.protocols.Target"
         )
     return sampler
+
+
+def _note_plugin(name: str, distribution: str) -> None:
+    """A third party's kind of sampler is code in this process: in no sandbox.
+
+    Raises:
+        UsageError: a sandbox is required.
+    """
+    if distribution == "dpaudit":
+        return
+    from dpaudit.targets.sandbox.policy import current
+
+    policy = current()
+    if policy.level == "require":
+        raise UsageError(
+            f"sandbox=require: {name}: is a plug-in of {distribution}, which runs in the auditor's "
+            "own process; choose --sandbox none, or python: or command: instead"
+        )
+    policy.note("none")
 
 
 def check_sampler(text: str) -> None:

@@ -243,3 +243,9 @@ def test_one_that_cannot_be_imported_says_why(
     assert bool(about.says) == bool(says)
     assert (about.extra, about.missing, about.options) == (extra, missing, {})
     assert declared_attribute(known, "games", ()) == ()
+
+
+def test_one_that_cannot_be_loaded_is_named_with_its_distribution(install, specimen):
+    install(entry("broken", f"{HERE}:nowhere", dist="theirs"))
+    with pytest.raises(UsageError, match=r"attack=broken: .*:nowhere of theirs cannot be loaded"):
+        registry.load("attacks", "broken")

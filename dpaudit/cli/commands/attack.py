@@ -60,7 +60,7 @@ def attack(
     chosen = registry.create("attacks", name)
     if not plays(chosen, "scoring"):
         raise UsageError(
-            f"attack={name}: does not score candidates; run it from Python or in an experiment"
+            f"attack={name}: does not score candidates; dpaudit list attacks says which command plays its game"
         )
     y = np.atleast_2d(_load("releases", releases)).astype(np.float64)
     q = np.atleast_2d(_load("candidates", candidates, most_axes=3)).astype(np.float64)

@@ -95,6 +95,13 @@ def test_refusals(small, tmp_path):
         run_experiment(spec, out=tmp_path / "file" / "out")
 
 
+def test_a_source_of_another_scale_than_the_claim_is_refused(small):
+    cell = load_spec(str(small)).cells()[0]
+    for source in ({"name": "naive-laplace"}, {"name": "gaussian", "sigma": 1.0}):
+        with pytest.raises(SpecError, match=f"source={source['name']}: has sigma="):
+            build_arm({**cell.settings, "source": source}, cell=cell.id)
+
+
 def test_an_attack_that_scores_no_candidates_is_refused(small):
     cells = load_spec(str(small)).cells()
     cell = next(c for c in cells if c.settings["source"]["name"] == "pancake")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dpaudit.protocols import Request, Target
 from dpaudit.targets import open_sampler
 from dpaudit.targets.hints import offers, suggested_target
 from dpaudit.targets.resolve import open_mechanism
+from dpaudit.targets.sandbox.policy import sandbox_policy
 
 
 @pytest.mark.parametrize(
@@ -66,12 +68,22 @@ def test_a_plug_in_kind_is_called_with_its_target_and_options(monkeypatch):
 
         def draw(self, n, d, *, timeout): ...
 
-    monkeypatch.setattr(
-        registry, "plugins", lambda kind: {"mine": None} if kind == "samplers" else {}
-    )
+    plugins = {
+        name: SimpleNamespace(origin=SimpleNamespace(distribution=distribution))
+        for name, distribution in (("mine", "theirs"), ("ours", "dpaudit"))
+    }
+    kinds = {"samplers": plugins}
+    monkeypatch.setattr(registry, "plugins", lambda kind: kinds.get(kind, {}))
     monkeypatch.setattr(registry, "load", lambda kind, name: Mine)
-    sampler = open_sampler("mine:a:b c", seed="7", dtype="f32", text_mode=True)
+    with sandbox_policy() as policy:
+        sampler = open_sampler("mine:a:b c", seed="7", dtype="f32", text_mode=True)
     assert sampler.given == ("a:b c", "7", "f32", True)
+    assert policy.reached == "none"  # it runs in this process
+    with sandbox_policy("require"), pytest.raises(UsageError, match="mine: is a plug-in of theirs"):
+        open_sampler("mine:x", seed="7")
+    with sandbox_policy("require") as policy:
+        open_sampler("ours:x", seed="7")  # ours confine what they start
+    assert policy.reached == "not needed"
     monkeypatch.setattr(registry, "load", lambda kind, name: Old)
     with pytest.raises(UsageError, match=r"sampler=mine: .*Old.* only draw.* ask\(request"):
         open_sampler("mine:x", seed="7")
