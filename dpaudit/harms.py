@@ -114,7 +114,7 @@ class Harm:
 
 HARMS: Mapping[str, Harm] = {
     "strength": Harm(
-        "The noise is not as strong as claimed",
+        "The noise does not have the claimed scale",
         "where the noise is weaker than claimed, each person is less protected than promised",
         "Do not rely on the claimed ε until the scale has been corrected, then audit again.",
     ),
