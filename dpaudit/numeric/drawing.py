@@ -58,7 +58,7 @@ def cpu_sample(
             return convert(draw(source, n, d, stream=stream), dtype, device)
 
         functools.update_wrapper(sample, draw, assigned=_NAMES)
-        del sample.__wrapped__  # its parameters are fewer
+        del vars(sample)["__wrapped__"]  # its parameters are fewer
         return sample
 
     return decorate

@@ -460,7 +460,7 @@ def test_nobody_waits_on_for_an_aggregator_that_failed(identities, tmp_path, mon
 
     with (
         Journal(tmp_path / "a.sqlite", kind=network.AGGREGATOR_JOURNAL) as journal,
-        pytest.raises(UsageError, match="closed|disk is full"),
+        pytest.raises(UsageError, match=r"closed|disk is full"),
     ):
         aggregate_round(
             load_identity(identities / "ours" / "aggregator"),
