@@ -155,7 +155,7 @@ class Snapping:
         epsilon, sensitivity = (repr(x).removesuffix(".0") for x in self._stated)
         return f"--neighbours 0,{sensitivity} --claim-epsilon {epsilon}"
 
-    @cpu_sample(exact=True)
+    @cpu_sample(exact=True, floating=True)
     def sample(self, n: int, d: int, *, stream: Stream) -> Floats:
         """Releases of zeros, shape (n, d): there is no noise apart from the value.
 

@@ -268,6 +268,29 @@ def test_names_of_a_refused_statement_are_local_as_in_python() -> None:
     assert dict(found.law.mass) == {("raises", "UnboundLocalError"): Fraction(1, 2)}
 
 
+class Raising:
+    value = 2
+
+    @property
+    def missing(self):
+        raise AttributeError("missing")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda rng: rng.getrandbits(1) if hasattr(Raising(), "missing") else 5,
+        lambda rng: rng.getrandbits(1) + getattr(Raising(), "missing", 5),
+    ],
+)
+def test_a_property_may_raise_what_would_mean_that_there_is_none(program) -> None:
+    with pytest.raises(RefusedProgramError, match="hasattr of a property"):
+        prove_law(program, coins="rng")
+    assert prove_law(lambda: (hasattr(Raising(), "value"), getattr(Raising(), "no", 5))).mass == {
+        (True, 5): 1
+    }
+
+
 def test_what_is_never_reached_does_not_matter() -> None:
     def careful(rng):
         if rng.getrandbits(2) > 3:

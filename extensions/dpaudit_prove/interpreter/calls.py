@@ -254,11 +254,14 @@ def _issubclass(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
 
 def _getattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     try:
-        return attribute(vm, args[0], args[1])
+        value = attribute(vm, args[0], args[1])
     except AttributeError:
         if len(args) < 3:
             raise
         return args[2]
+    if len(args) > 2 and type(value) is Call:  # its AttributeError would not be caught here
+        raise RefusedProgramError("hasattr of a property, or getattr of one with a default")
+    return value
 
 
 def _hasattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:

@@ -337,9 +337,12 @@ class Contributor:
         """
         self.stage = "new"
         self.receipt: RoundReceipt | None = None
-        self._terms, self._identity, self._vector = terms, identity, vector
-        self._journal = journal
-        self._stream, self._signing = stream, new_signing_key(stream.child("signing"))
+        self._terms, self._identity, self._journal = terms, identity, journal
+        self._secrets: tuple[RingArray, Stream, Ed25519PrivateKey] | None = (
+            vector,
+            stream,
+            new_signing_key(stream.child("signing")),
+        )
         self._introduction = b""
         self._client: Client | None = None
 
@@ -357,19 +360,26 @@ class Contributor:
                 other survivors.
         """
         stage, self.stage = self.stage, "done"  # unless this step succeeds
-        answer = self._answer(stage, message)
+        try:
+            answer = self._answer(stage, message)
+        except BaseException:
+            self._secrets = None
+            if self._client is not None:
+                self._client.abandon()
+            raise
         self.stage = _STAGES[_STAGES.index(stage) + 1]
         return answer
 
     def _answer(self, stage: str, message: Any) -> Message | None:
         if stage == "done" or (message is None) != (stage == "new"):
             raise MessageError(f"{self._identity.name}: step out of order, or after the end")
-        if stage == "new":
-            self._introduction = introduce(
-                self._identity, signing=public_bytes(self._signing), terms=self._terms.digest
-            )
-            return self._introduction
-        if self._client is None:
+        if self._secrets is not None:
+            vector, stream, signing = self._secrets
+            if stage == "new":
+                self._introduction = introduce(
+                    self._identity, signing=public_bytes(signing), terms=self._terms.digest
+                )
+                return self._introduction
             roster = check_roster(
                 message, own=self._introduction, identity=self._identity, terms=self._terms
             )
@@ -378,11 +388,13 @@ class Contributor:
             self._client = Client(
                 self._terms.plan(roster),
                 self._identity.name,
-                vector=self._vector,
-                signing_key=self._signing,
-                stream=self._stream.child("keys"),
+                vector=vector,
+                signing_key=signing,
+                stream=stream.child("keys"),
             )
+            self._secrets = None  # the client has them
             return self._client.step(None)
+        assert self._client is not None  # noqa: S101 - it has the secrets
         if not self._client.done:
             answer = self._client.step(message)
             if isinstance(answer, np.ndarray):

@@ -205,13 +205,13 @@ def aggregate_round(
         ),
         log=log,
     ) as server:
-        listening(server.address)
         try:
+            listening(server.address)
             return run.run(join_timeout, stage_timeout)
         except ProtocolError as error:
+            run.server.fail(error)  # first: who waits must not wait on if the journal fails
             journal.advance(terms.round, "open", "lost")
             log("lost", release=terms.round, reason=str(error))
-            run.server.fail(error)
             raise
         except BaseException:
             run.server.fail(PeerError("the aggregator stopped"))

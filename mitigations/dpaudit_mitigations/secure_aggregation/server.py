@@ -308,12 +308,15 @@ class RoundServer:
         self.release: Sum | None = None
         self._terms, self._authority = terms, authority
         self._introductions: dict[str, Any] = {}
+        self._joining = True
         self._aggregator: Aggregator | None = None
 
     @property
     def stage(self) -> str:
         """``join``, or the :class:`Stage`."""
-        return "join" if self._aggregator is None else self._aggregator.stage
+        if self._aggregator is not None:
+            return self._aggregator.stage
+        return "join" if self._joining else Stage.ENDED
 
     @property
     def plan(self) -> Plan:
@@ -324,13 +327,15 @@ class RoundServer:
     @property
     def done(self) -> bool:
         """Whether the round is over, successful or not."""
-        return self._aggregator is not None and self._aggregator.done
+        return self.stage == Stage.ENDED
 
     @property
     def expected(self) -> tuple[str, ...]:
         """The parties whose message of this stage is still due."""
         if self._aggregator is not None:
             return self._aggregator.expected
+        if self.done:
+            return ()
         return tuple(name for name in self._terms.parties if name not in self._introductions)
 
     def step(self, inbox: Mapping[str, Message]) -> Mapping[str, bytes]:
@@ -359,6 +364,9 @@ class RoundServer:
             self._introductions[party] = message
         if inbox:
             return {}
+        if self.done:
+            raise MessageError("aggregate: the round is over; start another with a new round")
+        self._joining = False
         names, least = sorted(self._introductions), self._terms.least
         if len(names) < least:
             raise ProtocolError(

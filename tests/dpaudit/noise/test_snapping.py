@@ -1,3 +1,4 @@
+import inspect
 import math
 from fractions import Fraction
 from types import SimpleNamespace
@@ -200,6 +201,18 @@ def test_what_a_narrow_type_cannot_hold_is_refused_rather_than_infinite(stream):
     assert torch.isfinite(Snapping().release(query, stream=stream)).all()
     with pytest.raises(UsageError, match=r"dtype=torch\.float16"):
         Snapping(epsilon=1e-5).release(query, stream=stream)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.bool_, torch.int8, torch.complex64])
+def test_samples_have_no_integers_even_if_all_are_whole(dtype, stream):
+    with pytest.raises(UsageError, match="floating-point"):
+        Snapping(epsilon=0.1, sensitivity=10.0, bound=1e6).sample(1, 3, stream=stream, dtype=dtype)
+
+
+def test_the_signature_of_a_sample_has_dtype_and_device():
+    parameters = inspect.signature(Snapping.sample).parameters
+    assert [*parameters][1:] == ["n", "d", "stream", "dtype", "device"]
+    assert Snapping.sample.__doc__.startswith("Releases of zeros")
 
 
 def test_the_same_stream_gives_the_same_releases_and_queries_are_checked(stream):

@@ -419,6 +419,64 @@ def test_the_aggregator_cannot_name_other_survivors_at_the_end(make_round):
             read_receipt(message, client)
 
 
+@pytest.mark.parametrize("broken", ["output", "journal"])
+def test_nobody_waits_on_for_an_aggregator_that_failed(identities, tmp_path, monkeypatch, broken):
+    """The first party has come before the stage's time runs."""
+    came, real = threading.Event(), Journal.advance
+
+    class Recorded(network.HubServer):
+        def _take(self, *message):
+            super()._take(*message)
+            came.set()
+
+    def advance(journal, name, before, after, **facts):
+        if after == "lost":
+            raise UsageError("journal: the disk is full")
+        real(journal, name, before, after, **facts)
+
+    monkeypatch.setattr(network, "HubServer", Recorded)
+    monkeypatch.setattr(Journal, "advance", advance)
+    terms = RoundTerms(round="r", parties=PARTIES, threshold=3, length=5, bound=2.0**20, sigma=0.0)
+    pool, alice = ThreadPoolExecutor(1), []
+
+    def contribute(address):
+        with Journal(tmp_path / "alice.sqlite", kind=network.CONTRIBUTOR_JOURNAL) as journal:
+            contribute_round(
+                np.zeros(5),
+                identity=load_identity(identities / "ours" / "alice"),
+                terms=terms,
+                address=address,
+                aggregator="aggregator",
+                journal=journal,
+                stream=KeyedStream.from_seed("alice"),
+                patience=60,
+            )
+
+    def listening(address):
+        alice.append(pool.submit(contribute, address))
+        assert came.wait(20)
+        if broken == "output":
+            raise UsageError("output: closed")
+
+    with (
+        Journal(tmp_path / "a.sqlite", kind=network.AGGREGATOR_JOURNAL) as journal,
+        pytest.raises(UsageError, match=r"closed|disk is full"),
+    ):
+        aggregate_round(
+            load_identity(identities / "ours" / "aggregator"),
+            terms=terms,
+            address="127.0.0.1:0",
+            journal=journal,
+            out=tmp_path / "sum.npy",
+            join_timeout=0.1,
+            stage_timeout=1.0,
+            listening=listening,
+        )
+    says = "aggregator stopped" if broken == "output" else "1 of 4 parties joined"
+    with pytest.raises(ProtocolError, match=says):
+        alice[0].result(20)
+
+
 @pytest.mark.slow
 def test_published_once(round_of, tmp_path):
     r = round_of(parties=PARTIES[:3], threshold=2)

@@ -134,3 +134,25 @@ def test_messages_repeated_or_out_of_order(server, parties):
         parties["bob"].step(introduction)
     with pytest.raises(ProtocolError, match="1 of 4 parties joined"):
         server.step({})
+    assert server.done
+    assert server.expected == ()
+    with pytest.raises(MessageError, match="not asked for"):
+        server.step({"carol": parties["carol"].step(None)})
+    with pytest.raises(MessageError, match="the round is over"):
+        server.step({})
+
+
+def test_a_contributor_that_has_refused_keeps_no_secret(server, parties):
+    for name, party in parties.items():
+        server.step({name: party.step(None)})
+    rosters = server.step({})
+    with pytest.raises(ProtocolError):
+        parties["alice"].step(b"{}")
+    parties["bob"].step(rosters["bob"])
+    parties["carol"].step(rosters["carol"])
+    with pytest.raises(MessageError, match="out of order"):
+        parties["bob"].step(None)
+    for name in ("alice", "bob", "carol"):
+        assert parties[name]._secrets is None
+    assert parties["bob"]._client.done
+    assert not parties["carol"]._client.done
