@@ -117,7 +117,7 @@ def comparable_arguments(command: str) -> list[str]:
     Raises:
         ValueError: an open quote.
 
-    >>> apart_from_the_seed("dpaudit audit x --dim 4 --seed 1")
+    >>> comparable_arguments("dpaudit audit x --dim 4 --seed 1")
     ['dpaudit', 'audit', 'x', '--dim', '4']
     """
     arguments = shlex.split(command)

@@ -312,8 +312,8 @@ def _levels(kind: str, host: str, parts: list[str]) -> Iterator[str]:
 def duration_text(seconds: tuple[float, float] | None) -> str:
     """``unknown``, ``about 40 s`` or ``2–5 min``, rounded up.
 
-    >>> in_words(None), in_words((3.2, 3.3)), in_words((100, 290)), in_words((9000, 9100))
-    ('unknown', 'about 4 s', '2–5 min', 'about 2.6 h')
+    >>> [duration_text(s) for s in (None, (3.2, 3.3), (100, 290), (9000, 9100))]
+    ['unknown', 'about 4 s', '2–5 min', 'about 2.6 h']
     """
     if seconds is None:
         return "unknown"

@@ -258,7 +258,7 @@ def _describe_model(model: Recurrence, step: int) -> str:
 def _as_power(modulus: int) -> str:
     """2^31 - 1 rather than 2147483647.
 
-    >>> _power(2**31 - 1), _power(2**64), _power(714_025)
+    >>> _as_power(2**31 - 1), _as_power(2**64), _as_power(714_025)
     ('2^31 - 1', '2^64', '714025')
     """
     bits = modulus.bit_length()
