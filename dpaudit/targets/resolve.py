@@ -82,11 +82,10 @@ def open_sampler(
     _refuse_mitigation(mitigation, name)
     if not target.strip():
         raise UsageError(f"sampler={text}: {name} needs a target; write {name}:TARGET")
-    _note_plugin(name, registry.plugins("samplers")[name].origin.distribution)
+    make = registry.load("samplers", name)
+    _note_plugin(name, make)
     how = {} if call is None else {"call": call}
-    sampler: Target = registry.load("samplers", name)(
-        target, seed=seed, dtype=dtype, text_mode=text_mode, **how
-    )
+    sampler: Target = make(target, seed=seed, dtype=dtype, text_mode=text_mode, **how)
     if not hasattr(sampler, "open"):
         old = ", only draw(n, d) of an older dpaudit" if hasattr(sampler, "draw") else ""
         raise UsageError(
@@ -96,13 +95,20 @@ def open_sampler(
     return sampler
 
 
-def _note_plugin(name: str, distribution: str) -> None:
+def _note_plugin(name: str, make: object) -> None:
     """A third party's kind of sampler is code in this process: in no sandbox.
+
+    A library's adapter is not: a worker calls it.
 
     Raises:
         UsageError: a sandbox is required.
     """
+    distribution = registry.plugins("samplers")[name].origin.distribution
     if distribution == "dpaudit":
+        return
+    from dpaudit.targets.adapters.base import Library
+
+    if isinstance(make, Library):
         return
     from dpaudit.targets.sandbox.policy import current
 

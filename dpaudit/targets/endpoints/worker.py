@@ -80,8 +80,11 @@ class Worker(Channel):
             "releases in calls": self._releases,
             "releases of a data set": self._releases_of_data,
         }
+        deadline = time.monotonic() + timeout
         if request.kind not in self._facts.accepts and self._process is not None:
+            awaited = self._owed
             self._start(timeout)
+            timeout = max(deadline - time.monotonic(), 1e-3) if awaited else timeout
         accepts = self._stated(self._about).accepts
         check_request(request, accepts, timeout=timeout, name=self.name, role=self.role)
         return answers[request.kind](request, timeout)

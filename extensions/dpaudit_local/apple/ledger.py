@@ -138,7 +138,7 @@ class Ledger:
     announced: int
     """The number of initially announced applications: 4, whatever is configured."""
     left_out: int
-    """KeyNames that could not be traced to a budget (:func:`~.configuration.unresolved`)."""
+    """KeyNames without a known budget (:func:`~.configuration.unresolved_findings`)."""
     lines: tuple[Line, ...]
     permitted: Total
     platforms: tuple[Total, ...]

@@ -10,7 +10,12 @@ import psutil
 import pytest
 from support.draws import draw
 
-from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
+from dpaudit.errors import (
+    SamplerCrashError,
+    SamplerOutputError,
+    SamplerTimeoutError,
+    UsageError,
+)
 from dpaudit.protocols import Request
 from dpaudit.targets import open_sampler
 from dpaudit.targets.endpoints.callees import named_function
@@ -197,3 +202,14 @@ def test_no_descriptor_is_left_open(module):
     before = psutil.Process().num_fds()
     draw("python:foreign:f")
     assert psutil.Process().num_fds() == before
+
+
+@pytest.mark.slow
+def test_the_start_and_noise_for_a_value_share_one_time_limit(module):
+    module(
+        "import time\ntime.sleep(1.5)\n"
+        "def f(n, d, value):\n    time.sleep(1.5)\n    return np.full((n, d), value)"
+    )
+    target = open_sampler("python:./foreign.py:f", seed="1")
+    with target.open(timeout=60) as sampler, pytest.raises(SamplerTimeoutError):
+        sampler.ask(Request(2, 2, 1.0), timeout=2.6)

@@ -15,6 +15,7 @@ from dpaudit import registry
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.protocols import Request, Target
 from dpaudit.targets import open_sampler
+from dpaudit.targets.adapters.numpy import LIBRARY as NUMPY
 from dpaudit.targets.hints import offers, suggested_target
 from dpaudit.targets.resolve import open_mechanism
 from dpaudit.targets.sandbox.policy import sandbox_policy
@@ -83,6 +84,10 @@ def test_a_plug_in_kind_is_called_with_its_target_and_options(monkeypatch):
         open_sampler("mine:x", seed="7")
     with sandbox_policy("require") as policy:
         open_sampler("ours:x", seed="7")  # ours confine what they start
+    assert policy.reached == "not needed"
+    monkeypatch.setattr(registry, "load", lambda kind, name: NUMPY)
+    with sandbox_policy("require") as policy:
+        open_sampler("mine:laplace", seed="7")  # an adapter's worker is confined
     assert policy.reached == "not needed"
     monkeypatch.setattr(registry, "load", lambda kind, name: Old)
     with pytest.raises(UsageError, match=r"sampler=mine: .*Old.* only draw.* ask\(request"):

@@ -1,0 +1,30 @@
+"""The pages on statistics name code that there is."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[1] / "docs" / "statistics"
+NAMES = {
+    name
+    for page in PAGES.glob("*.md")
+    for name in re.findall(r"`(dpaudit\w*(?:\.\w+)+)`", page.read_text(encoding="utf-8"))
+}
+
+
+def found(name):
+    module, _, member = name.rpartition(".")
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        owner = found(module)
+        return getattr(owner, member)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_name_on_a_page_is_there(name):
+    assert found(name) is not None
