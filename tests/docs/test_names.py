@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGES = Path(__file__).parents[1] / "docs" / "statistics"
+PAGES = Path(__file__).parents[2] / "docs" / "statistics"
 NAMES = {
     name
     for page in PAGES.glob("*.md")
@@ -16,15 +16,14 @@ NAMES = {
 }
 
 
-def found(name):
+def resolve(name):
     module, _, member = name.rpartition(".")
     try:
         return import_module(name)
     except ModuleNotFoundError:
-        owner = found(module)
-        return getattr(owner, member)
+        return getattr(resolve(module), member)
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_a_name_on_a_page_is_there(name):
-    assert found(name) is not None
+    assert resolve(name) is not None
