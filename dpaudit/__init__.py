@@ -22,6 +22,7 @@ __all__ = [
     "audit_optimizer",
     "audit_sampler",
     "audit_training",
+    "replay",
     "write_report",
 ]
 
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dpaudit.audit import audit_sampler
     from dpaudit.audit.mechanism import audit_datasets, audit_mechanism
+    from dpaudit.audit.replay import replay
     from dpaudit.audit.training import audit_loader, audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
     from dpaudit.report import write_report
@@ -43,6 +45,7 @@ _HOMES = {
     "audit_optimizer": "optimizers",
     "audit_sampler": "audit",
     "audit_training": "audit.training",
+    "replay": "audit.replay",
     "write_report": "report",
 }
 

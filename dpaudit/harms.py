@@ -333,6 +333,7 @@ _OWN = {
     "learned-score": _JUDGED,
     "trade-off-curve": _JUDGED,
     "one-run": _JUDGED,
+    "replay": ("replay", "dpaudit.audit.replay.judge"),
 }
 """What is no plug-in: the command that uses it, and the module that it is in."""
 _COUNTED = " neighbour over "  # in the name of every count of releases

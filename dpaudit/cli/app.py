@@ -15,6 +15,7 @@ from dpaudit.cli.commands import (
     key,
     listing,
     mechanism,
+    replay,
     run,
     training,
     verify,
@@ -107,6 +108,7 @@ def _root(
 app.command()(run.demo)
 app.command()(audit.audit)
 app.command()(mechanism.mechanism)
+app.command()(replay.replay)
 app.command()(training.training)
 app.command()(explain.explain)
 app.command()(attack.attack)

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from dpaudit.audit.mechanism.question import with_pair_in
 from dpaudit.audit.mechanism.request import MechanismRequest
@@ -23,6 +23,9 @@ from dpaudit.render.parts import finding_text, safe
 from dpaudit.report import Report, describe
 from dpaudit.results.text import printable
 from dpaudit.targets.callables import reproducible, subject
+
+if TYPE_CHECKING:
+    from dpaudit.audit.replay import ReplayResult
 
 __all__ = ["RELEASES", "Auditor"]
 
@@ -149,6 +152,24 @@ class Auditor:
             audit_mechanism_subject,
             control=False,
         ).require_pass()
+
+    def assert_private_flow(self, pipeline: Named, data: Any, **options: Any) -> ReplayResult:
+        """Fail if ``pipeline`` shows its data with its noise frozen (:func:`dpaudit.replay`).
+
+        Raises:
+            AssertionError: a finding, or an inconclusive replay.
+            UsageError: no function that another process can import, or an unknown option.
+        """
+        __tracebackhide__ = True
+        from dpaudit.audit.replay import replay  # not at the top: few tests replay
+
+        own: dict[str, Any] = {"alpha": self._alpha, "seed": self._own_seed()}
+        result = replay(pipeline, data, **{**own, **options})
+        if result.verdict != "no-finding":
+            found = [f"{d.line or d.at}: {d.says}" for d in result.findings]
+            text = "\n  ".join([describe(result).headline, *found])
+            raise AssertionError(printable(text))
+        return result
 
     def _audit_noise(
         self,

@@ -28,7 +28,19 @@ from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError,
 from dpaudit.protocols import Dataset, Request, Session
 from dpaudit.results.text import one_line
 
-__all__ = ["ADJACENCIES", "SearchResult", "SearchStart", "search"]
+__all__ = [
+    "ADJACENCIES",
+    "Pair",
+    "Schema",
+    "SearchResult",
+    "SearchStart",
+    "neighbours_of",
+    "random_pairs",
+    "search",
+    "unique_pairs",
+    "variations",
+    "worst_cases",
+]
 
 ADJACENCIES = ("add-remove", "replace")
 """What neighbours are: one record more or less, or one record changed."""
@@ -210,12 +222,16 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
-    """Two neighbours as lists of records, and where they come from."""
+class Pair:
+    """Two neighbours as lists of records, and where they come from.
+
+    ``beyond``: a value of theirs is of a kind that the data set has none of (NaN, ∞, another text).
+    """
 
     first: tuple[Record, ...]
     second: tuple[Record, ...]
     origin: str
+    beyond: bool = False
 
 
 def neighbours_of(
@@ -230,7 +246,7 @@ def neighbours_of(
     return tuple(records), (*records[:at], record, *records[at:])
 
 
-def _canonical(records: list[Record], schema: Schema, adjacency: str) -> Iterator[_Pair]:
+def worst_cases(records: list[Record], schema: Schema, adjacency: str) -> Iterator[Pair]:
     """Known worst cases: every base with every extreme record added, or put in."""
     few = min(max(len(records), 1), _MOST_RECORDS)
     low, high, typical = schema.low, schema.high, schema.make(schema.typical)
@@ -248,16 +264,17 @@ def _canonical(records: list[Record], schema: Schema, adjacency: str) -> Iterato
         if adjacency == "replace" and not base:
             continue
         for record in schema.extremes:
-            yield _Pair(*neighbours_of(base, record, adjacency), f"{origin} and {record!r}")
+            yield Pair(*neighbours_of(base, record, adjacency), f"{origin} and {record!r}")
     if adjacency == "add-remove":
         for i in range(min(len(records), 8)):
             rest = (*records[:i], *records[i + 1 :])
-            yield _Pair(rest, tuple(records), f"the data set without record {i}")
+            yield Pair(rest, tuple(records), f"the data set without record {i}")
 
 
-def _random(
+def random_pairs(
     records: list[Record], schema: Schema, adjacency: str, rng: np.random.Generator
-) -> Iterator[_Pair]:
+) -> Iterator[Pair]:
+    """Small data sets of all kinds with a record more, or another, at random; without end."""
     while True:
         size = int(rng.choice(_SMALL))
         kind = int(rng.integers(4))
@@ -272,16 +289,16 @@ def _random(
             base = [schema.draw(rng) for _ in range(size)]
         record = schema.draw(rng) if rng.random() < 0.5 else _one_of(schema.extremes, rng)
         at = int(rng.integers(size + (adjacency == "add-remove")))
-        yield _Pair(*neighbours_of(base, record, adjacency, at=at), "a random pair")
+        yield Pair(*neighbours_of(base, record, adjacency, at=at), "a random pair")
 
 
 def _one_of(values: Sequence[Any], rng: np.random.Generator) -> Any:
     return values[int(rng.integers(len(values)))]
 
 
-def _variations(
-    pair: _Pair, schema: Schema, adjacency: str, rng: np.random.Generator
-) -> Iterator[_Pair]:
+def variations(
+    pair: Pair, schema: Schema, adjacency: str, rng: np.random.Generator
+) -> Iterator[Pair]:
     """The pair with another record, with fewer or more of its records, or with one of them else."""
     short, long = sorted((pair.first, pair.second), key=len)
     at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
@@ -302,7 +319,7 @@ def _variations(
             continue
         place = min(at, len(changed) - (adjacency == "replace"))
         origin = "a variation of a good pair"
-        yield _Pair(*neighbours_of(changed, other, adjacency, at=place), origin)
+        yield Pair(*neighbours_of(changed, other, adjacency, at=place), origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +385,7 @@ def search(
         varied = [
             pair
             for _, parent in best[:_PARENTS]
-            for pair in islice(_variations(parent, schema, start.adjacency, rng), children)
+            for pair in islice(variations(parent, schema, start.adjacency, rng), children)
         ]
         best = _most_promising([*best, *trials.score(varied, each)], survivors)
         each = min(4 * each, max(samples, _LEAST))
@@ -389,13 +406,13 @@ def search(
     )
 
 
-def _first_pairs(start: SearchStart, schema: Schema, rng: np.random.Generator) -> list[_Pair]:
+def _first_pairs(start: SearchStart, schema: Schema, rng: np.random.Generator) -> list[Pair]:
     """The known worst cases, then random pairs, each once."""
     records, adjacency = start.data.records, start.adjacency
-    random = islice(_random(records, schema, adjacency, rng), _MOST_DRAWN)
+    drawn = islice(random_pairs(records, schema, adjacency, rng), _MOST_DRAWN)
     pairs = [
-        *_unique(_canonical(records, schema, adjacency)),
-        *islice(_unique(random), _RANDOM),
+        *unique_pairs(worst_cases(records, schema, adjacency)),
+        *islice(unique_pairs(drawn), _RANDOM),
     ]
     if not pairs:
         raise UsageError(
@@ -405,12 +422,13 @@ def _first_pairs(start: SearchStart, schema: Schema, rng: np.random.Generator) -
     return pairs
 
 
-def _most_promising(scored: Sequence[tuple[float, _Pair]], n: int) -> list[tuple[float, _Pair]]:
+def _most_promising(scored: Sequence[tuple[float, Pair]], n: int) -> list[tuple[float, Pair]]:
     """The ``n`` pairs with the largest promise, small ones first."""
     return sorted(scored, key=lambda s: (-s[0], len(s[1].second)))[:n]
 
 
-def _unique(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
+def unique_pairs(pairs: Iterator[Pair]) -> Iterator[Pair]:
+    """The pairs, each once, without those whose two data sets are equal."""
     keys = set()
     for pair in pairs:
         key = _key((pair.first, pair.second))
@@ -451,8 +469,8 @@ class _Trials:
         )
 
     def score(
-        self, pairs: Sequence[_Pair], n: int, until: float | None = None
-    ) -> list[tuple[float, _Pair]]:
+        self, pairs: Sequence[Pair], n: int, until: float | None = None
+    ) -> list[tuple[float, Pair]]:
         """The promise of each pair from ``n`` new releases at both of its data sets."""
         scores = []
         for pair in pairs:

@@ -13,9 +13,9 @@ from dpaudit.audit.mechanism.datasets import records_of
 from dpaudit.audit.mechanism.neighbour_search import (
     Schema,
     SearchStart,
-    _canonical,
     neighbours_of,
     search,
+    worst_cases,
 )
 from dpaudit.errors import SamplerError, SamplerTimeoutError, UsageError
 from dpaudit.targets.callables import CallableTarget
@@ -169,8 +169,8 @@ def test_fields_are_learned_by_name():
         Schema.learn(rows, {"age": (1, 0)})
 
 
-def test_canonical_pairs_begin_with_the_data_set_and_hold_the_empty_one():
-    pairs = list(_canonical(DATA, Schema.learn(DATA, (0, 1)), "add-remove"))
+def testworst_cases_pairs_begin_with_the_data_set_and_hold_the_empty_one():
+    pairs = list(worst_cases(DATA, Schema.learn(DATA, (0, 1)), "add-remove"))
     assert pairs[0].first == tuple(DATA)
     assert any(pair.first == () for pair in pairs)
     assert any(set(pair.first) == {0.0} and pair.second[-1] == 1.0 for pair in pairs)

@@ -1,0 +1,1 @@
+"""What runs in the child: standard library and numpy only, so that any environment has it."""

@@ -1,0 +1,676 @@
+"""Numbers that follow the noise in them: where data is added to noise, and how often.
+
+Noise from a generator has no input of its own: the line that adds it has. So a draw is a number or
+array that knows its draw. Adding data gives the recorded sum on a replay, whatever the data is
+then, and says how far the data moved. Multiplying scales. Any other function of noise alone is
+noise of another law; of a noised value it is post-processing, which needs nothing: the value is
+the recorded one. What leaves this arithmetic (C code, most of pandas) is a plain number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .tape import Tape, current
+from .values import base, pack, same, unpack
+
+_WRAPPERS: list[tuple[Callable[[Any], bool], Callable[[Any, Meta], Any]]] = []
+
+
+class Follower:
+    """What every number that follows noise is."""
+
+    _m: Meta | None = None
+
+
+class Meta:
+    """Of a value: its draw, the data added so far (now, and when recorded), and its slope.
+
+    ``off`` is None for noise alone. ``key`` is how it was made of its draw, the same in both runs.
+    ``affine``: it is the draw times ``slope`` plus ``off``; otherwise another function of it.
+    """
+
+    __slots__ = (
+        "affine",
+        "event",
+        "heir",
+        "key",
+        "off",
+        "off0",
+        "root",
+        "slope",
+        "tape",
+        "used",
+        "uses",
+    )
+
+    def __init__(self, tape: Tape, event: dict[str, Any], key: str, root: str) -> None:
+        self.tape, self.event, self.key, self.root = tape, event, key, root
+        self.off: Any = None
+        self.off0: Any = None
+        self.slope: Any = 1.0
+        self.affine = True
+        self.heir = self.used = False
+        self.uses: dict[str, int] = {}
+        tape.metas.append(self)
+
+    def child(self, step: str, *, root: str | None = None, affine: bool = True) -> Meta:
+        """The meta of what ``step`` makes of this value."""
+        n = self.uses.get(step, 0)
+        self.uses[step] = n + 1
+        self.used = True
+        key = f"{self.key}/{step}#{n}" if n else f"{self.key}/{step}"
+        meta = Meta(self.tape, self.event, key, self.root if root is None else root)
+        meta.affine = affine and self.affine
+        if affine:
+            self.heir = True
+            meta.off, meta.off0, meta.slope = self.off, self.off0, self.slope
+        else:
+            meta.event = {**self.event, "law": f"function of {self.event['law']}", "scale": None}
+        return meta
+
+    @property
+    def noised(self) -> bool:
+        """Whether it is a released value: something was added to noise that is no mere coin."""
+        return self.off is not None and "uniform" not in self.event["law"]
+
+    @property
+    def moved(self) -> bool:
+        """Whether other data than in the recorded run has been added."""
+        return self.tape.replays and self.off is not None and not same(self.off, self.off0)
+
+
+def start(tape: Tape, event: dict[str, Any], value: Any, *, given: Any = None) -> Any:
+    """A draw as a value that follows; ``given`` is a location that the primitive added itself."""
+    meta = Meta(tape, event, f"{event['call']}", f"{event['call']}")
+    if given is not None:
+        meta.off = np.asarray(given)[()]
+        before = event.get("before")
+        meta.off0 = unpack(before["given"]) if before else meta.off
+        if not np.any(meta.off) and not np.any(meta.off0):
+            meta.off = meta.off0 = None
+    return follow(value, meta)
+
+
+def follow(value: Any, meta: Meta) -> Any:
+    """``value`` with its ``meta``; itself, where no class of ours holds such a value."""
+    if isinstance(value, np.ndarray):
+        array = np.asarray(value).view(NoiseArray)
+        array._m = meta
+        return array
+    if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+        return value
+    if isinstance(value, (float, np.floating)):
+        number: Any = NoiseFloat(value)
+        number._m = meta
+        return number
+    if isinstance(value, (int, np.integer)) and -(1 << 63) <= value < 1 << 63:
+        number = NoiseInt(value)
+        number._m = meta
+        return number
+    for accepts, wrap in _WRAPPERS:
+        if accepts(value):
+            return wrap(value, meta)
+    return value
+
+
+def meta_of(value: Any) -> Meta | None:
+    """The meta of a value in the run that is on; None for a plain value."""
+    meta = value._m if isinstance(value, Follower) else None
+    return meta if meta is not None and meta.tape is current() else None
+
+
+# -- arithmetic --------------------------------------------------------------------------------
+
+
+def add(value: Any, other: Any, *, sign: int = 1) -> Any:
+    """``value + sign · other``, of which at least one follows noise."""
+    mine, theirs = meta_of(value), meta_of(other)
+    plain, more = base(value), base(other)
+    result = plain + more if sign > 0 else plain - more
+    if mine is not None and theirs is not None:
+        if mine.noised != theirs.noised and (mine.off is None or theirs.off is None):
+            return _second_noise(result, mine, theirs, plain, more, sign)
+        if mine.noised and theirs.noised:
+            return result  # two released values, each hidden by its own noise
+        return _sum_of_noise(result, mine, theirs, sign)
+    if mine is not None:
+        return _join(result, mine, more, own=1, data=sign, held=plain, first=True)
+    return result if theirs is None else _join(result, theirs, plain, own=sign, data=1, held=more)
+
+
+def _join(
+    result: Any, meta: Meta, operand: Any, *, own: int, data: int, held: Any, first: bool = False
+) -> Any:
+    """Noise with data added: the recorded sum, on a replay."""
+    if not np.any(operand) and np.shape(result) == np.shape(held) and own > 0:
+        at, line = meta.tape.place()
+        if at != line:  # a library's location of 0
+            return follow(result, meta)
+    if meta.noised and not (first and data > 0 and not np.ndim(result) and "+" not in meta.uses):
+        return result  # a released value in a new sum; of noise as an accumulator it is one sum
+    tape, made = meta.tape, meta.child("+")
+    now = (
+        -operand if data < 0 else np.array(operand) if isinstance(operand, np.ndarray) else operand
+    )
+    made.slope = own * made.slope if own < 0 else made.slope
+    offset = meta.off if own > 0 or meta.off is None else -meta.off
+    made.off = now if offset is None else offset + now
+    if not tape.replays:
+        tape.joins[made.key] = (pack(now), pack(result))
+        made.off0 = made.off
+        return follow(result, made)
+    before = tape.joins.get(made.key)
+    offset0 = meta.off0 if own > 0 or meta.off0 is None else -meta.off0
+    if before is None:  # a sum over more records than before
+        made.off0 = 0 * made.off if offset0 is None else offset0
+        return follow(held + 0 * result if np.shape(result) != np.shape(held) else held, made)
+    recorded = unpack(before[1])
+    if np.shape(recorded) != np.shape(result):
+        tape.stop("shape", meta.event, f"{np.shape(recorded)}", f"{np.shape(result)}")
+    then = unpack(before[0])
+    made.off0 = then if offset0 is None else offset0 + then
+    return follow(recorded, made)
+
+
+def _second_noise(result: Any, mine: Meta, theirs: Meta, plain: Any, more: Any, sign: int) -> Any:
+    """More noise on a noised value: joined as to any other value, but hidden by both."""
+    pure_first = mine.off is None
+    pure, other = (mine, theirs) if pure_first else (theirs, mine)
+    joined = _join(
+        result, pure, more if pure_first else plain, own=1 if pure_first else sign,
+        data=sign if pure_first else 1, held=plain if pure_first else more,
+    )  # fmt: skip
+    if joined._m.moved:  # the other value was mixed with data
+        return joined
+    both = _sum_of_noise(base(joined), mine, theirs, sign)
+    joined._m.heir = True
+    both._m.key = joined._m.key
+    del other
+    return both
+
+
+def _sum_of_noise(result: Any, mine: Meta, theirs: Meta, sign: int) -> Any:
+    made = mine.child(f"({theirs.key})", root=f"{mine.root}+{theirs.root}")
+    theirs.heir = theirs.used = True
+    laws = mine.event["law"], theirs.event["law"]
+    made.affine = mine.affine and theirs.affine
+    made.slope, known = 1.0, mine.affine and theirs.affine and laws[0] == laws[1]
+    widths = _width(mine), _width(theirs)
+    law, wide = f"{laws[0]} + {laws[1]}", None
+    if known and laws[0] == "normal" and None not in widths:
+        law, wide = "normal", np.sqrt(np.square(widths[0]) + np.square(widths[1]))
+    elif known and laws[0] in _HALVES and sign < 0 and widths[0] is not None and same(*widths):
+        law, wide = _HALVES[laws[0]], widths[0]
+    made.event = {**mine.event, "law": law, "scale": pack(wide)}
+    for name in ("off", "off0"):
+        a, b = getattr(mine, name), getattr(theirs, name)
+        b = None if b is None else sign * b
+        setattr(made, name, b if a is None else a if b is None else a + b)
+    return follow(result, made)
+
+
+_HALVES = {"exponential": "laplace", "geometric": "discrete-laplace"}
+"""Laws of a difference of two draws of the same law and scale."""
+
+
+def _width(meta: Meta) -> Any:
+    """The scale of a value's noise; None if it is not known."""
+    try:
+        wide = np.asarray(unpack(meta.event["scale"]), dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    if meta.event["law"] == "geometric":
+        with np.errstate(all="ignore"):
+            wide = -1 / np.log1p(-wide)
+    return np.abs(base(meta.slope)) * wide
+
+
+def scale(value: Any, other: Any, how: Callable[[Any, Any], Any], name: str) -> Any:
+    """``value`` times or over ``other``, of which ``value`` follows noise and ``other`` may."""
+    mine, theirs = meta_of(value), meta_of(other)
+    result = how(base(value), base(other))
+    if mine is None or theirs is not None:
+        return derive(result, name, *(m for m in (mine, theirs) if m is not None))
+    if mine.noised and np.ndim(base(other)):
+        return result
+    tape, operand = mine.tape, base(other)
+    if mine.moved and not same(operand, _recorded(mine, name, operand)):
+        return _mixed(tape, result)
+    made = mine.child(name)
+    made.slope = how(mine.slope, operand)
+    made.off = None if mine.off is None else how(mine.off, operand)
+    if not tape.replays:
+        tape.joins[made.key] = (pack(operand), pack(result))
+        made.off0 = made.off
+        return follow(result, made)
+    before = tape.joins.get(made.key)
+    if before is None:
+        return result
+    then = unpack(before[0])
+    made.off0 = None if mine.off0 is None else how(mine.off0, then)
+    if not same(operand, then):
+        if mine.off is not None:
+            return _mixed(tape, result)
+        tape.differ("scale", _here(mine), then, operand, path="factor")
+        made.slope = how(mine.slope, then)
+        return follow(unpack(before[1]), made)
+    return follow(result, made)
+
+
+def _mixed(tape: Tape, result: Any) -> Any:
+    """A noised value times data: a plain value, made at this line."""
+    at, line = tape.place()
+    tape.mixed = line or at
+    return result
+
+
+def _recorded(meta: Meta, step: str, default: Any) -> Any:
+    n = meta.uses.get(step, 0)
+    key = f"{meta.key}/{step}#{n}" if n else f"{meta.key}/{step}"
+    before = meta.tape.joins.get(key)
+    return default if before is None else unpack(before[0])
+
+
+def _here(meta: Meta) -> dict[str, Any]:
+    at, line = meta.tape.place()
+    return {**meta.event, "at": at, "in": line}
+
+
+def derive(result: Any, step: str, *parents: Meta) -> Any:
+    """What another function makes: noise of another law, or, of a noised value, a plain one."""
+    if any(meta.moved or meta.noised for meta in parents) or not parents:
+        return result
+    meta = parents[0]
+    made = meta.child(f"~{step}", affine=False, root="+".join(m.root for m in parents))
+    for other in parents[1:]:
+        other.used = True
+    if made.tape.replays:
+        before = made.tape.joins.get(made.key)
+        if before is not None and before != _digest(result):
+            if all(m.off is None for m in parents):
+                made.tape.differ("scale", _here(meta), "noise", "noise times data", path=step)
+            return result
+    else:
+        made.tape.joins[made.key] = _digest(result)
+    return follow(result, made)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(repr(pack(value)).encode(), digest_size=16).hexdigest()
+
+
+def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
+    """A comparison: the recorded numbers decide it. Coins against data are a primitive of theirs.
+
+    A uniform number below a bound is a Bernoulli coin; where the bound depends on the data, its
+    outcome is the recorded one, and how far the probability moves is noted.
+    """
+    meta = meta_of(value) or meta_of(other)
+    result = how(base(value), base(other))
+    if meta is None:
+        return result
+    tape = meta.tape
+    meta.used = True
+    tape.select(meta.event["at"])
+    both = meta_of(value) is not None and meta_of(other) is not None
+    if meta.event["law"] != "uniform" or meta.off is not None or both or not meta.affine:
+        return result
+    operand = base(other if meta_of(value) is not None else value)
+    step = f"{how.__name__}"
+    n = meta.uses.get(step, 0)
+    meta.uses[step] = n + 1
+    key = f"{meta.key}/{step}#{n}"
+    if not tape.replays:
+        tape.joins[key] = (pack(operand), pack(result))
+        return result
+    before = tape.joins.get(key)
+    if before is None or same(operand, unpack(before[0])):
+        return result
+    if np.shape(operand) != np.shape(unpack(before[0])):
+        return result
+    first, second = (np.clip(np.asarray(p, np.float64), 0, 1) for p in (unpack(before[0]), operand))
+    tape.moves({**meta.event, "law": "bernoulli"}, first, second, loss=choice_loss(first, second))
+    return unpack(before[1])
+
+
+def choice_loss(first: Any, second: Any) -> float:
+    """The largest |log ratio| of two coins' outcomes, summed over coins; ∞ if one is impossible."""
+    with np.errstate(all="ignore"):
+        ratios = [
+            np.abs(np.log(a) - np.log(b)) for a, b in ((first, second), (1 - first, 1 - second))
+        ]
+    largest = np.where(np.asarray(first) == np.asarray(second), 0.0, np.fmax(*ratios))
+    return float(np.nan_to_num(largest, nan=np.inf, posinf=np.inf).sum())
+
+
+# -- numbers -----------------------------------------------------------------------------------
+
+
+class _Number:
+    """The arithmetic of a single number."""
+
+    def __add__(self, other: Any) -> Any:
+        return add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return add(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return add(self, other, sign=-1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return add(other, self, sign=-1)
+
+    def __mul__(self, other: Any) -> Any:
+        return scale(self, other, operator.mul, "*")
+
+    def __rmul__(self, other: Any) -> Any:
+        return scale(self, other, operator.mul, "*")
+
+    def __truediv__(self, other: Any) -> Any:
+        return scale(self, other, operator.truediv, "/")
+
+    def __neg__(self) -> Any:
+        return scale(self, -1, operator.mul, "*")
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __hash__(self) -> int:
+        return hash(self._dpaudit_plain())  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> Any:
+        plain = self._dpaudit_plain()  # type: ignore[attr-defined]
+        return type(plain), (plain,)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __copy__(self) -> Any:
+        return self
+
+
+def _number_method(name: str, how: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *others: Any) -> Any:
+        metas = [m for m in map(meta_of, (self, *others)) if m is not None]
+        try:
+            result = how(base(self), *map(base, others))
+        except TypeError:
+            return NotImplemented
+        return derive(result, name, *metas)
+
+    return method
+
+
+def _comparison(how: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        return compare(self, other, how)
+
+    return method
+
+
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(_Number, f"__{_name}__", _comparison(getattr(operator, _name)))
+_UNARY: dict[str, Callable[..., Any]] = {
+    "abs": operator.abs, "pow": operator.pow, "floordiv": operator.floordiv, "mod": operator.mod,
+    "round": round,
+}  # fmt: skip
+for _name, _how in _UNARY.items():
+    setattr(_Number, f"__{_name}__", _number_method(_name, _how))
+for _name, _how in {
+    "rtruediv": lambda a, b: b / a, "rpow": lambda a, b: b**a, "rfloordiv": lambda a, b: b // a,
+    "rmod": lambda a, b: b % a,
+}.items():  # fmt: skip
+    setattr(_Number, f"__{_name}__", _number_method(_name, _how))
+
+
+def _number_class(name: str, parent: type, plain: type) -> Any:
+    """A subclass of a scalar of numpy, which must be its first base: numpy looks there."""
+
+    def _dpaudit_plain(self: Any) -> Any:
+        return plain(getattr(parent, f"__{plain.__name__}__")(self))
+
+    def text(self: Any) -> str:
+        return repr(_dpaudit_plain(self))
+
+    def ufunc(self: Any, function: Any, method: str, *inputs: Any, **more: Any) -> Any:
+        del self
+        return by_ufunc(function, method, inputs, more)
+
+    methods = {k: v for k, v in vars(_Number).items() if callable(v)}
+    own = {
+        "_dpaudit_plain": _dpaudit_plain, "__repr__": text, "__str__": text,
+        "__array_ufunc__": ufunc, "item": _Number.__pos__,
+        "__doc__": f"A {plain.__name__} that follows noise.",
+    }  # fmt: skip
+    return type(name, (parent, Follower), {**methods, **own})
+
+
+NoiseFloat = _number_class("NoiseFloat", np.float64, float)
+NoiseInt = _number_class("NoiseInt", np.int64, int)
+
+
+# -- arrays ------------------------------------------------------------------------------------
+
+
+class NoiseArray(Follower, np.ndarray):
+    """An array that follows noise. Views of it by functions of C are plain arrays."""
+
+    def __array_finalize__(self, obj: Any) -> None:
+        self._m = None
+
+    def _dpaudit_plain(self) -> np.ndarray[Any, Any]:
+        return self.view(np.ndarray)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **more: Any) -> Any:
+        return by_ufunc(ufunc, method, inputs, more)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        del types
+        metas: list[Meta] = []
+        result = func(*_stripped(args, metas), **_stripped(kwargs, metas))
+        return derive(result, func.__name__, *metas) if _is_number(result) else result
+
+    def __getitem__(self, key: Any) -> Any:
+        part = self.view(np.ndarray)[base(key)]
+        meta = meta_of(self)
+        if meta is None:
+            return part
+        step = f"[{key if isinstance(key, (int, slice, tuple)) else 'mask'}]"
+        made = meta.child(step, root=f"{meta.root}{step}")
+        made.off, made.off0 = (_part(off, key, self.shape) for off in (meta.off, meta.off0))
+        made.slope = _part(meta.slope, key, self.shape)
+        made.event = {
+            **meta.event,
+            "scale": pack(_part(unpack(meta.event["scale"]), key, self.shape)),
+        }
+        return follow(part, made)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.view(np.ndarray)[base(key)] = base(value)
+        self._m = None
+
+    def __iter__(self) -> Any:
+        return iter([self[i] for i in range(len(self))])
+
+    def tolist(self) -> Any:
+        return [row.tolist() if row.ndim else row for row in self] if self.ndim else self[()]
+
+    def item(self, *args: Any) -> Any:
+        return (
+            self.ravel()[args[0] if args else 0] if self._m else self.view(np.ndarray).item(*args)
+        )
+
+    def _shaped(self, how: str, *args: Any, **kwargs: Any) -> Any:
+        result = getattr(self.view(np.ndarray), how)(*args, **kwargs)
+        meta = meta_of(self)
+        if meta is None:
+            return result
+        made = meta.child(f"{how}{args}")
+        full = [
+            None if off is None else np.broadcast_to(off, self.shape)
+            for off in (meta.off, meta.off0)
+        ]
+        made.off, made.off0 = (
+            None if off is None else getattr(off, how)(*args, **kwargs) for off in full
+        )
+        if np.ndim(meta.slope):
+            made.slope = getattr(np.broadcast_to(meta.slope, self.shape), how)(*args, **kwargs)
+        return follow(result, made)
+
+    def __reduce__(self) -> Any:
+        return self.view(np.ndarray).__reduce__()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        del memo
+        return self._shaped("copy")
+
+
+def _shaping(name: str) -> Callable[..., Any]:
+    def method(self: NoiseArray, *args: Any, **kwargs: Any) -> Any:
+        return self._shaped(name, *args, **kwargs)
+
+    return method
+
+
+for _name in ("reshape", "ravel", "flatten", "copy", "astype", "transpose", "squeeze"):
+    setattr(NoiseArray, _name, _shaping(_name))
+NoiseArray.T = property(lambda self: self._shaped("transpose"))  # type: ignore[assignment]
+
+
+def _part(whole: Any, key: Any, shape: Any) -> Any:
+    if whole is None or np.ndim(whole) == 0:
+        return whole
+    return np.broadcast_to(whole, shape)[base(key)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, float, np.number)) and not isinstance(value, bool)
+
+
+def _stripped(value: Any, metas: list[Meta]) -> Any:
+    """A value with plain numbers for those that follow noise, whose metas are collected."""
+    if isinstance(value, Follower):
+        meta = meta_of(value)
+        if meta is not None:
+            metas.append(meta)
+        return base(value)
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(_stripped(v, metas) for v in value)
+    if isinstance(value, dict):
+        return {k: _stripped(v, metas) for k, v in value.items()}
+    return value
+
+
+_COMPARISONS = {np.less: operator.lt, np.less_equal: operator.le, np.greater: operator.gt,
+                np.greater_equal: operator.ge}  # fmt: skip
+
+
+def by_ufunc(ufunc: Any, method: str, inputs: Any, more: dict[str, Any]) -> Any:
+    """A numpy function of numbers that follow noise."""
+    out = more.pop("out", None)
+    metas = [m for m in map(meta_of, inputs) if m is not None]
+    plain = [base(v) for v in inputs]
+    if not metas:
+        result = getattr(ufunc, method)(*plain, **more)
+    elif method == "__call__" and not more and ufunc in (np.add, np.subtract):
+        left, right = (v if isinstance(v, Follower) else np.asarray(v)[()] for v in inputs)
+        result = add(left, right, sign=1 if ufunc is np.add else -1)
+    elif method == "__call__" and not more and ufunc is np.multiply:
+        a, b = inputs if meta_of(inputs[0]) is not None else inputs[::-1]
+        result = scale(a, b, np.multiply, "*")
+    elif method == "__call__" and not more and ufunc is np.divide and meta_of(inputs[0]):
+        result = scale(inputs[0], inputs[1], np.divide, "/")
+    elif method == "__call__" and not more and ufunc is np.negative:
+        result = scale(inputs[0], -1, np.multiply, "*")
+    elif method == "__call__" and ufunc in _COMPARISONS:
+        result = compare(inputs[0], inputs[1], _COMPARISONS[ufunc])
+    elif method == "reduce" and ufunc is np.add and metas[0].affine:
+        result = _reduced(plain[0], metas[0], more)
+    else:
+        result = getattr(ufunc, method)(*plain, **more)
+        if _is_number(result):
+            result = derive(result, f"{ufunc.__name__}.{method}", *metas)
+    if out is None:
+        return result
+    target = out[0]
+    base(target)[...] = base(result)
+    if isinstance(target, NoiseArray):
+        target._m = result._m if isinstance(result, Follower) else None
+    return target
+
+
+def _reduced(plain: Any, meta: Meta, more: dict[str, Any]) -> Any:
+    """The sum of an array that follows noise, along an axis or of all."""
+    more = {k: v for k, v in more.items() if v is not np._NoValue}
+    result = np.add.reduce(plain, **more)
+    made = meta.child(f"sum{more}")
+    for name in ("off", "off0"):
+        off = getattr(meta, name)
+        if off is not None:
+            setattr(made, name, np.add.reduce(np.broadcast_to(off, plain.shape), **more))
+    square = np.square(np.broadcast_to(base(meta.slope), plain.shape))
+    made.slope = np.sqrt(np.add.reduce(square, **more))
+    if meta.event["law"] not in ("normal", "standard_normal"):
+        made.event = {**meta.event, "law": f"sum of {meta.event['law']}"}
+    return follow(result, made)
+
+
+def settle(tape: Tape) -> None:
+    """At the end of a replay: how far inputs moved, and noise that was used for two of them.
+
+    Of each chain of additions the last counts. Two chains of one draw, between which the distance
+    of the data changes, give that distance away.
+    """
+    ends: dict[str, list[Meta]] = {}
+    for meta in tape.metas:
+        if not meta.heir and meta.off is not None:
+            ends.setdefault(meta.root, []).append(meta)
+    for root, chains in ends.items():
+        whole = [(m.off, m.off0, m.slope) for m in chains]
+        number = root.split("[")
+        if len(number) == 2 and number[1][:-1].isdigit():  # an element, whose array may be used too
+            i = int(number[1][:-1])
+            whole += [
+                (m.off.flat[i], m.off0.flat[i], _part(m.slope, i, np.shape(m.off)))
+                for m in ends.get(number[0], ())
+                if np.ndim(m.off) == 1 and i < np.size(m.off)
+            ]
+        _reused(tape, chains[0], whole)
+        for meta in chains:
+            if meta.moved:
+                slope = np.abs(base(meta.slope))
+                known = meta.event["scale"] is not None
+                wide = slope * np.asarray(unpack(meta.event["scale"])) if known else None
+                tape.moves({**meta.event, "scale": pack(wide)}, meta.off0, meta.off)
+
+
+def _reused(tape: Tape, meta: Meta, chains: list[tuple[Any, Any, Any]]) -> None:
+    """Note that one draw hides two sums, if what lies between them depends on the data."""
+    for i, (off, off0, slope) in enumerate(chains):
+        for other, other0, slope1 in chains[:i]:
+            if np.shape(off) != np.shape(other) or not same(np.abs(slope), np.abs(slope1)):
+                continue
+            now, then = off - other, off0 - other0
+            if np.any(np.abs(now - then) > 1e-9 * (1 + np.abs(then))):
+                tape.differ("reuse", meta.event, then, now)
+                return
+
+
+def lost(tape: Tape) -> list[dict[str, Any]]:
+    """Draws of noise that nothing was seen to be done with."""
+    used = {m.key.split("/")[0] for m in tape.metas if m.used or m.off is not None}
+    return [
+        event
+        for event in tape.now
+        if event["law"] not in (*_SILENT, "mechanism") and str(event["call"]) not in used
+    ]
+
+
+_SILENT = ("integers", "bits", "choice", "permutation", "bernoulli", "seed")

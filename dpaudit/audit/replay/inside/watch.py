@@ -1,0 +1,161 @@
+"""What a run releases beside its value, what it starts, and which lines it reaches."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import hashlib
+import io
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any
+
+from .tape import FOLDERS, HERE
+from .values import base, shown
+
+_MOST = 1 << 16
+_events: list[tuple[str, str]] | None = None
+_added: list[bool] = []
+_SEEN = {
+    "os.fork": "another process", "os.forkpty": "another process", "os.exec": "another program",
+    "os.posix_spawn": "another program", "subprocess.Popen": "another program",
+    "os.system": "another program", "_thread.start_new_thread": "a thread",
+    "socket.connect": "a connection", "ctypes.dlopen": "native code",
+}  # fmt: skip
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if _events is None:
+        return
+    if event in _SEEN:
+        name = shown(args[0], 80) if args else ""
+        _events.append((_SEEN[event], name))
+    elif event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
+        _events.append(("file", str(args[0])))
+
+
+class Channels:
+    """Texts printed, warned and logged, and files written, in one run."""
+
+    def __init__(self) -> None:
+        self.stdout = io.StringIO()
+        self.messages: list[str] = []
+        self.events: list[tuple[str, str]] = []
+
+    def summary(self) -> dict[str, Any]:
+        """What was written, by channel; a file by its name and what it holds."""
+        files = {}
+        for kind, name in self.events:
+            if (
+                kind == "file"
+                and os.path.isfile(name)
+                and not name.endswith((".pyc", ".nbi", ".nbc"))
+            ):
+                with open(name, "rb") as file:
+                    content = file.read(_MOST)
+                text = content.decode("utf-8", "replace")
+                files[name] = text if len(text) < 400 else hashlib.sha256(content).hexdigest()
+        return {
+            "stdout": self.stdout.getvalue()[:_MOST],
+            "messages": [m for m in self.messages if m][:200],
+            "files": files,
+        }
+
+    def unseen(self) -> list[str]:
+        """What was started that the hooks do not reach."""
+        return sorted({f"{kind}: {name}" for kind, name in self.events if kind != "file"})
+
+
+class _Log(logging.Handler):
+    def __init__(self, channels: Channels) -> None:
+        super().__init__(logging.INFO)
+        self.channels = channels
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.channels.messages.append(f"{record.levelname}: {record.getMessage()}"[:400])
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[Channels]:
+    """Collect what is written in this block."""
+    global _events
+    if not _added:
+        sys.addaudithook(_audit)
+        _added.append(True)
+    channels = Channels()
+    handler, root = _Log(channels), logging.getLogger()
+    before = warnings.showwarning
+    root.addHandler(handler)
+    real = sys.stdout, builtins.print
+
+    def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
+        channels.messages.append(f"{category.__name__}: {message}"[:400])
+
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(channels.stdout):
+            warnings.simplefilter("always")
+            warnings.showwarning = show
+            _events = channels.events
+            yield channels
+    finally:
+        _events = None
+        warnings.showwarning = before
+        root.removeHandler(handler)
+        sys.stdout = real[0]
+
+
+class Lines:
+    """The lines of the pipeline's own files that a run reaches."""
+
+    def __init__(self, files: set[str]) -> None:
+        self.files = files
+        self.reached: set[tuple[str, int]] = set()
+        self.returned = ""
+
+    def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
+        del event, arg
+        if frame.f_code.co_filename not in self.files:
+            return None
+        self.reached.add((frame.f_code.co_filename, frame.f_lineno))
+        return self._line
+
+    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        del arg
+        if event == "line":
+            self.reached.add((frame.f_code.co_filename, frame.f_lineno))
+        elif event == "return":
+            self.returned = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return self._line
+
+    def __enter__(self) -> Lines:
+        sys.settrace(self._enter)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+
+def lines_of(file: str) -> set[int]:
+    """The lines in functions of a Python file that can be reached."""
+    try:
+        with open(file, "rb") as source:
+            code = compile(source.read(), file, "exec")
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    found: set[int] = set()
+    stack: list[CodeType] = [c for c in code.co_consts if isinstance(c, CodeType)]
+    while stack:
+        one = stack.pop()
+        stack += [c for c in one.co_consts if isinstance(c, CodeType)]
+        if not one.co_flags & 1 and not one.co_name.startswith("<"):
+            continue  # a class body is no function
+        numbers = [line for _, _, line in one.co_lines() if line]
+        found |= {n for n in numbers if n != one.co_firstlineno}
+    return found
+
+
+__all__ = ["FOLDERS", "HERE", "Channels", "Lines", "base", "lines_of", "watching"]
