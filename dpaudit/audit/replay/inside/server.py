@@ -182,7 +182,7 @@ class Run:
         self.parts = [] if self.raised else leaves(value)
         for _, part in self.parts:
             if isinstance(part, noise.Follower) and part._m is not None:
-                part._m.used = True
+                part._m.used = part._m.released = True
         self.lost = noise.lost(one)
 
     def told(self) -> dict[str, Any]:
