@@ -181,8 +181,9 @@ def _join(
         tape.stop("shape", meta.event, f"{np.shape(recorded)}", f"{np.shape(result)}")
     then = unpack(before[0])
     made.off0 = then if offset0 is None else offset0 + then
-    if np.size(base(result)) > np.size(base(held)):
-        _shared(made, now, then, np.shape(held), np.shape(result))
+    shape, wide = tuple(np.shape(base(held))), tuple(np.shape(base(result)))
+    if shape != wide:
+        _shared(made, now, then, shape, wide)
     return follow(recorded, made)
 
 
