@@ -172,7 +172,7 @@ def _chances(weights: Any, summed: Any = None) -> Any:
 
 def by_number(row: Row, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """A choice among data as a choice among numbers, which a replay keeps; and the data."""
-    named = row.parameters.split()[0]
+    named = row.parameters.partition(" ")[0]
     many = args[0] if args else kwargs.get(named)
     if row.law != "choice" or not hasattr(many, "__len__") or not len(many) or kwargs.get("axis"):
         return None, args, kwargs
@@ -276,9 +276,17 @@ def _class(parent: type, name: str, rows: Mapping[str, Row], label: str) -> Any:
         seed = args[0] if args else kwargs.get("seed")
         if parent is not np.random.Generator and isinstance(seed, (int, np.integer, list)):
             self._dpaudit_seed = repr(seed)
+            note_seed(seed)
 
     kept = {"__init__": __init__, "__module__": parent.__module__, "__doc__": parent.__doc__}
     return type(name, (parent,), {**kept, **methods})
+
+
+def note_seed(seed: Any) -> None:
+    """Note where a seed is set, if a run is on."""
+    tape = current()
+    if tape is not None:
+        tape.seeds(seed)
 
 
 def _install_numpy() -> None:
@@ -293,6 +301,8 @@ def _install_numpy() -> None:
         tape = current()
         if seed is None and tape is not None:
             seed = int.from_bytes(tape.entropy(16), "big") | 1 << 127
+        else:
+            note_seed(seed)
         plain = real_rng(base(seed))
         return generator(plain.bit_generator)
 
@@ -307,6 +317,7 @@ def _install_numpy() -> None:
     def seed(value: Any = None) -> None:
         real_seed(base(value))
         one._dpaudit_seed = "" if value is None else repr(value)
+        note_seed(value)
 
     place_hook(np.random, "seed", seed)
     for name in NUMPY:
@@ -360,6 +371,7 @@ def _stdlib_class(parent: type, name: str) -> Any:
         parent.seed(self, base(a), version)  # type: ignore[attr-defined]
         if name == "Random":
             self._dpaudit_seed = "" if a is None else repr(base(a))
+            note_seed(a)
 
     methods = {n: _stdlib_method(parent, n, r, f"random.{n}") for n, r in STDLIB.items()}
     return type(name, (parent,), {"__init__": __init__, "seed": seed, **methods})

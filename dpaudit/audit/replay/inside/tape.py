@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .values import UnknownValueError, distance, numbers, pack, same, shown, unpack
+from .values import UnknownValueError, base, distance, numbers, pack, same, shown, unpack
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COINS = frozenset({"uniform", "integers", "bits", "choice", "permutation", "bernoulli"})
@@ -42,6 +42,7 @@ class Tape:
         self.metas: list[Any] = []
         self.selects = 0
         self.draws = 0
+        self.seeded: dict[str, dict[str, str]] = {}
         self.booked: list[tuple[float, float]] = []
         self.keys: dict[Any, int] = {}
         self.where = self.mixed = ""
@@ -134,7 +135,8 @@ class Tape:
         ):
             self.differ("scale", now, unpack(before["scale"]), unpack(now["scale"]))
         if before["seeded"] != now["seeded"]:
-            self.differ("seed", now, before["seeded"] or "none", now["seeded"] or "none")
+            at = self.seeded.get(now["seeded"], {})
+            self.differ("seed", {**now, **at}, before["seeded"] or "none", now["seeded"] or "none")
         for name, value in now["stated"].items():
             if name in before["stated"] and before["stated"][name] != value:
                 self.differ("scale", now, before["stated"][name], value, path=name)
@@ -158,6 +160,11 @@ class Tape:
                 "sensitivity", now, first, second, distance=far[norm or "l2"], stated=bound,
                 norm=norm or "l2",
             )  # fmt: skip
+
+    def seeds(self, seed: Any) -> None:
+        """Note where the pipeline sets a generator's seed."""
+        at, line = self.place()
+        self.seeded[repr(base(seed))] = {"at": at, "in": line}
 
     # -- differences ---------------------------------------------------------------------------
     def differ(

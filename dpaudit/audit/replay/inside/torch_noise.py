@@ -45,6 +45,12 @@ def install() -> None:
     for name, (law, width) in FILLS.items():
         wrap(torch.Tensor, name, _filling(f"torch.Tensor.{name}", law, width, _ORDER.get(name, ())))
 
+    def seeding(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+        tape.seeds(args[0] if args else kwargs["seed"])
+        return original(*args, **kwargs)
+
+    wrap(torch, "manual_seed", seeding)
+
 
 def reseed(tape: Tape) -> None:
     """At the start of a run: torch's own generator gets a fresh number of the tape's."""
