@@ -26,10 +26,11 @@ _TWO: dict[str, tuple[Callable[[Any, Any], Any], ...]] = {
         lambda u, v: np.where(u < 0.5, 1, -1) * np.log(v),
         lambda u, v: np.where(u < 0.5, 1, -1) * np.log1p(-v),
     ),
-    "normal": tuple(
-        lambda u, v, wave=wave, log=log: np.sqrt(-2 * log(u)) * wave(2 * np.pi * v)
-        for wave in (np.cos, np.sin)
-        for log in (np.log, lambda u: np.log1p(-u))
+    "normal": (
+        lambda u, v: np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v),
+        lambda u, v: np.sqrt(-2 * np.log(u)) * np.sin(2 * np.pi * v),
+        lambda u, v: np.sqrt(-2 * np.log1p(-u)) * np.cos(2 * np.pi * v),
+        lambda u, v: np.sqrt(-2 * np.log1p(-u)) * np.sin(2 * np.pi * v),
     ),
 }
 

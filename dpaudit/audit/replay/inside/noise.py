@@ -376,7 +376,8 @@ def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
         tape.joins[made.key] = (pack(operand), pack(result))
         return result
     before = tape.joins.get(made.key)
-    then, outcome = (None, None) if before is None else map(unpack, before)
+    then: Any = None if before is None else unpack(before[0])
+    outcome: Any = None if before is None else unpack(before[1])
     if before is None or (np.shape(operand), np.shape(result)) != (
         np.shape(then),
         np.shape(outcome),
@@ -388,7 +389,7 @@ def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
     elif not same(operand, then):
         first, second = (np.clip(np.asarray(p, np.float64), 0, 1) for p in (then, operand))
         coins = {**meta.event, "law": "bernoulli"}
-        tape.moves(coins, first, second, loss=choice_loss(first, second))
+        tape.moves(coins, first, second, loss=coin_losses(first, second))
     return outcome
 
 
@@ -396,14 +397,13 @@ def _less(off: Any, operand: Any) -> Any:
     return -base(operand) if off is None else off - base(operand)
 
 
-def choice_loss(first: Any, second: Any) -> float:
-    """The largest |log ratio| of two coins' outcomes, summed over coins; ∞ if one is impossible."""
+def coin_losses(first: Any, second: Any) -> list[float]:
+    """Largest log ratio of two rows of coins' outcomes, either way; ∞ if one is impossible."""
+    a, b = np.broadcast_arrays(*(np.asarray(p, np.float64) for p in (first, second)))
     with np.errstate(all="ignore"):
-        ratios = [
-            np.abs(np.log(a) - np.log(b)) for a, b in ((first, second), (1 - first, 1 - second))
-        ]
-    largest = np.where(np.asarray(first) == np.asarray(second), 0.0, np.fmax(*ratios))
-    return float(np.nan_to_num(largest, nan=np.inf, posinf=np.inf).sum())
+        heads, tails = np.log(a) - np.log(b), np.log1p(-a) - np.log1p(-b)
+    ways = [np.where(a == b, 0.0, np.fmax(sign * heads, sign * tails)) for sign in (1, -1)]
+    return [float(np.nan_to_num(way, nan=np.inf, posinf=np.inf).sum()) for way in ways]
 
 
 # -- numbers -----------------------------------------------------------------------------------
@@ -508,8 +508,8 @@ def _number_class(name: str, parent: type, plain: type) -> Any:
 
     methods = {k: v for k, v in vars(_Number).items() if callable(v)}
     own = {
-        "_dpaudit_plain": _dpaudit_plain, "__repr__": text, "__str__": text, "__format__": formatted,
-        "__array_ufunc__": ufunc, "item": _Number.__pos__,
+        "_dpaudit_plain": _dpaudit_plain, "__repr__": text, "__str__": text,
+        "__format__": formatted, "__array_ufunc__": ufunc, "item": _Number.__pos__,
         "__doc__": f"A {plain.__name__} that follows noise.",
     }  # fmt: skip
     return type(name, (parent, Follower), {**methods, **own})

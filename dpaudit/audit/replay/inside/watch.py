@@ -23,7 +23,8 @@ _added: list[bool] = []
 _SEEN = {
     "os.fork": "another process", "os.forkpty": "another process", "os.exec": "another program",
     "os.posix_spawn": "another program", "subprocess.Popen": "another program",
-    "os.system": "another program", "socket.connect": "a connection", "ctypes.dlopen": "native code",
+    "os.system": "another program", "socket.connect": "a connection",
+    "ctypes.dlopen": "native code",
 }  # fmt: skip
 
 
