@@ -343,7 +343,7 @@ class _Judge:
         }
         unreached = sorted(all_lines - found.lines)
         within = [n for n in self.spent if not tried[n].beyond] or [*self.spent]
-        unknown = tuple(dict.fromkeys(u for n in within for u in self.spent[n].unknown))[:8]
+        unknown = tuple(dict.fromkeys(_place(u) for n in within for u in self.spent[n].unknown))[:8]
         largest = max(within, key=lambda n: self.spent[n].epsilon, default=0)
         verdict: Verdict = "no-finding"
         reason = self._why_inconclusive(divergences, unknown)
@@ -366,13 +366,13 @@ class _Judge:
             runs=found.runs,
             epsilon=self.spent[largest].epsilon if largest and not unknown else None,
             epsilon_pair=one_line(tried[largest].origin, limit=120) if largest else "",
-            unknown=tuple(one_line(u, limit=200) for u in unknown),
+            unknown=unknown,
             reached=len(all_lines & found.lines),
             lines=len(all_lines),
             unreached=tuple(_ranges(unreached)),
             unseen=(
                 *found.unseen,
-                *(f"{_LOST}: {one_line(p, limit=160)}" for p in found.lost),
+                *(f"{_LOST}: {_place(p)}" for p in found.lost),
                 *dict.fromkeys(f"a run without an answer ({p.origin}): {w}" for w, p in found.died),
             ),
             advice=tuple(one_line(note, limit=300) for note in found.notes),
@@ -398,7 +398,7 @@ class _Judge:
             why, pair = min(found.died, key=lambda one: one[1].beyond)
             count = f"{len(found.died):,} of {tried + len(found.died):,} pairs"
             return f"no answer on {count}, e.g. {one_line(pair.origin, limit=120)}: {why}"
-        if not tried or (found.late and tried < max(asked / 2, min(asked, 5))):
+        if not tried or (found.late and tried < max(asked / 2, 5 * (asked >= 5))):
             text = f"{tried:,} of {asked:,} pairs were run in the time limit"
             return f"{text}; give more --time-limit"
         if not found.draws and (found.own or found.unseen):
@@ -413,9 +413,7 @@ class _Judge:
 
 def _place(text: Any) -> str:
     """A place below the working directory without that."""
-    place = one_line(text, limit=300)
-    here = os.getcwd() + os.sep
-    return place.removeprefix(here)
+    return one_line(text, limit=300).replace(os.getcwd() + os.sep, "")
 
 
 def _primitives(found: Evidence) -> Iterator[Primitive]:
