@@ -138,11 +138,11 @@ class Divergence:
 
     kind: str
     outcome: Outcome
-    name: str
-    line: str
-    at: str
-    call: int
-    path: str
+    name: str = ""
+    line: str = ""
+    at: str = ""
+    call: int = -1
+    path: str = ""
     first: str
     second: str
     says: str

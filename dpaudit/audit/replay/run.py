@@ -270,7 +270,7 @@ class _Judge:
                 seed = one_line(call["seeded"], limit=40)
                 yield Divergence(
                     kind="seed", outcome="finding", name=call["name"], line=_place(call["in"]),
-                    at=_place(call["at"]), call=call["call"], path="", first=seed, second=seed,
+                    at=_place(call["at"]), call=call["call"], first=seed, second=seed,
                     says=f"the noise of {call['name']} comes from the fixed seed {seed}: whoever "
                     "reads the code subtracts it",
                     pair=0, origin="the data set itself", pairs=len(self.found.tried),
@@ -280,53 +280,48 @@ class _Judge:
         """The pair whose noised inputs add up to most, if that is above the claim or the books."""
         promised, by = self.promised
         limit = math.inf if promised is None else promised.epsilon
-        number = max(self.spent, key=self._size, default=0)
+        tried = self.found.tried
+        number = max(
+            self.spent,
+            key=lambda n: (not tried[n].beyond, self.spent[n].epsilon, -len(tried[n].second)),
+            default=0,
+        )
         if number and self.spent[number].epsilon > limit * (1 + 1e-6) + 1e-9:
             epsilon = self.spent[number].epsilon
             yield Divergence(
-                kind="budget", outcome="undecided", name="", line="", at="", call=-1, path="",
-                first=f"{limit:.4g}", second=f"{epsilon:.4g}",
+                kind="budget", outcome="undecided", first=f"{limit:.4g}", second=f"{epsilon:.4g}",
                 says=f"the noised inputs add up to ε = {epsilon:.4g} at δ = {self.delta:g}; "
                 f"{by} {limit:.4g}",
-                pair=number, origin=one_line(self.found.tried[number].origin, limit=120), pairs=1,
+                pair=number, origin=one_line(tried[number].origin, limit=120), pairs=1,
             )  # fmt: skip
-
-    def _size(self, number: int) -> tuple[bool, float, int]:
-        pair = self.found.tried[number]
-        return not pair.beyond, self.spent[number].epsilon, -len(pair.second)
 
     def _confirmed(self, one: Divergence, alpha: float, seconds: float) -> Divergence:
         """With the ε that new releases show; one that is undecided is a finding only if they do.
 
         It is advice only if as many were drawn as asked for, and do not contradict.
         """
-        claim = self.promised[0] if one.kind == "budget" else self.claim
+        promised = self.promised[0] if one.kind == "budget" else self.claim
+        claim = promised or PrivacyClaim(0.0, 0.0)
         judged, why, epsilon = "inconclusive", "there was no time for new releases", None
         if seconds >= 1:
             pair = self.found.tried[one.pair]
+            options = MechanismOptions(
+                samples=self.options.samples, alpha=alpha, seed=self.options.seed,
+                time_limit=seconds,
+            )  # fmt: skip
             try:
                 encoded = EncodedReleases(self.child, (list(pair.first), list(pair.second)))
                 result = audit_pair(
-                    encoded, neighbours=encoded.neighbours,
-                    claim=claim or PrivacyClaim(0.0, 0.0), options=MechanismOptions(
-                        samples=self.options.samples, alpha=alpha, seed=self.options.seed,
-                        time_limit=seconds,
-                    ),
-                )  # fmt: skip
-                judged, epsilon = result.verdict, result.epsilon
-                why = result.reason or (
-                    f"{result.samples:,} new releases do not "
-                    + ("differ" if claim is None else "contradict it")
+                    encoded, neighbours=encoded.neighbours, claim=claim, options=options
                 )
+                judged, epsilon = result.verdict, result.epsilon
+                why = result.reason or f"{result.samples:,} new releases do not contradict that"
             except DpauditError as error:
                 why = one_line(error, limit=160)
         if judged == "finding" and epsilon is not None and epsilon.low > 0:
-            low, delta = (
-                f"{math.floor(100 * epsilon.low) / 100:g}",
-                0.0 if claim is None else claim.delta,
-            )
-            why = f"new releases show ε ≥ {low} at δ = {delta:g}"
-            if claim is not None or one.outcome == "finding":
+            low = f"{math.floor(100 * epsilon.low) / 100:g}"
+            why = f"new releases show ε ≥ {low} at δ = {claim.delta:g}"
+            if promised is not None or one.outcome == "finding":
                 says = f"{one.says}. N{why[1:]}"
                 return replace(one, outcome="finding", says=says, epsilon=epsilon)
             why += ", and there is no claim to compare it with"
