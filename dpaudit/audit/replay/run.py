@@ -45,6 +45,8 @@ _DELTA = 1e-5
 """The δ of a run's ε where no claim names one."""
 _CONFIRMED = 4
 """Divergences that new releases are asked about, at most, where a finding needs none."""
+_PARTED = ("control flow", "shape", "exception")
+"""Kinds of difference after which inputs are not compared."""
 _PROBES = 6
 _LOST = "noise that left our sight"
 
@@ -342,10 +344,22 @@ class _Judge:
         largest = max(within, key=lambda n: self.spent[n].epsilon, default=0)
         verdict: Verdict = "no-finding"
         reason = self._why_inconclusive(divergences, unknown)
+        unknown += tuple(
+            f"what may hide the data at {d.line or d.at or d.path}"
+            for d in divergences
+            if d.outcome != "finding"
+            and d.kind not in ("budget", "exception")
+            and d.path != "messages"
+        )
         if any(d.outcome == "finding" for d in divergences) and not found.changed:
             verdict, reason = "finding", ""
         elif reason:
             verdict = "inconclusive"
+        parted = any(d.outcome == "finding" and d.kind in _PARTED for d in divergences)
+        if unknown or parted or found.raised:
+            epsilon = None
+        else:
+            epsilon = self.spent[largest].epsilon if largest else None
         return ReplayResult(
             verdict=verdict,
             reason=reason,
@@ -359,7 +373,7 @@ class _Judge:
             pairs=len(tried),
             pairs_requested=self.options.pairs,
             runs=found.runs,
-            epsilon=self.spent[largest].epsilon if largest and not unknown else None,
+            epsilon=epsilon,
             epsilon_pair=one_line(tried[largest].origin, limit=120) if largest else "",
             unknown=unknown,
             reached=len(all_lines & found.lines),
@@ -402,7 +416,10 @@ class _Judge:
             if one.outcome == "undecided":
                 return f"{one.line or one.at or 'the whole run'}: {one.says}"
         if unknown and self.claim is not None:
-            return f"the claim cannot be checked, as the ε is not known: {unknown[0]}"
+            return (
+                f"the claim cannot be checked, as the ε is not known: {unknown[0]}; "
+                "dpaudit mechanism audits releases whatever their noise"
+            )
         return ""
 
 

@@ -29,7 +29,7 @@ def epsilon_of(*entries, delta=0.0):
 
 def gaussian_delta(mu, epsilon):
     """Balle and Wang 2018, Theorem 8, written out."""
-    cdf = scipy.stats.norm.cdf
+    cdf = scipy.special.ndtr
     return cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
 
 

@@ -160,6 +160,13 @@ def test_what_was_not_seen_is_no_pass(more, word):
     assert word in result.reason
 
 
+@pytest.mark.parametrize("kind", ["control flow", "shape", "exception"])
+def test_no_epsilon_is_said_of_runs_that_parted(kind):
+    assert judged(differ(evidence(), "release"), seconds=0).epsilon == 0
+    assert judged(differ(evidence(), kind), seconds=0).epsilon is None
+    assert judged(evidence(raised="ValueError")).epsilon is None
+
+
 def test_replaced_hooks_take_findings_with_them():
     assert judged(differ(evidence(changed=["numpy"])), seconds=0).verdict == "inconclusive"
 
@@ -211,6 +218,9 @@ def test_a_doubt_that_all_releases_contradict_is_advice(doubtful, releases):
     assert result.verdict == "no-finding"
     assert [d.outcome for d in result.divergences] == ["advice"]
     assert "4,000 new releases" in result.divergences[0].says
+    if result.divergences[0].kind != "budget":
+        assert result.epsilon is None  # not 0, though no input of a primitive moved
+        assert "not known" in describe(result).headline
 
 
 @pytest.mark.parametrize("how", ["no time", "raises", "inconclusive"])
