@@ -10,7 +10,6 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, zip_longest
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from dpaudit.audit.mechanism.neighbour_search import (
 
 __all__ = ["Pairs"]
 
-_OWN, _VARIED, _TRIED, _DRAWN, _FEW = 2, 3, 60, 2000, 40
+_OWN, _VARIED, _DRAWN, _FEW = 2, 3, 2000, 40
 _NUMBERS = (math.nan, None, 1e308, math.inf, -math.inf, -0.0)
 _WHOLE = (math.nan, None, (1 << 63) - 1, -(1 << 63), math.inf, -math.inf)
 _TEXTS = ("", None, "never seen", "é" * 10_000, "0")
@@ -52,8 +51,8 @@ class Pairs:
         fields = self._schema.fields
         named = {str(n) for n in (bounds if isinstance(bounds, Mapping) else fields)}
         self._bounded = {n for n in fields if bounds is not None and str(n) in named}
-        self._texts = {id(record): repr(record) for record in records}
-        self._known = {n: Counter(repr(self._value(r, n)) for r in records) for n in fields}
+        self._texts = {id(record): repr(record) for record in self._records}
+        self._known = {n: Counter(repr(self._value(r, n)) for r in self._records) for n in fields}
         self._first: deque[Pair] = deque()
 
     def __iter__(self) -> Iterator[Pair]:
@@ -73,29 +72,25 @@ class Pairs:
 
     def reached(self, pair: Pair) -> None:
         """``pair`` reached new lines: try others like it next."""
-        varied = islice(variations(pair, self._schema, self._adjacency, self._rng), _TRIED)
-        self._first.extend(islice(filter(self._fits, varied), _VARIED))
+        varied = variations(pair, self._schema, self._adjacency, self._rng)
+        tried = {"remove": 0, "add": 4 * _VARIED}.get(self._how, _VARIED)
+        self._first.extend(self._fitting(islice(varied, tried)))
 
-    def _fits(self, pair: Pair) -> bool:
-        same = len(pair.first) == len(self._records) and all(map(is_, pair.first, self._records))
-        return self._how in ("search", "replace") or (self._how == "add" and same)
+    def _fitting(self, pairs: Iterable[Pair]) -> Iterable[Pair]:
+        """The pairs; where only the data set may be added to, their last records added to it."""
+        if self._how != "add":
+            return pairs
+        return (self._with(self._records, pair.second[-1], pair.origin) for pair in pairs)
 
     def _planned(self) -> Iterator[Pair]:
         """Own records, extremes and an edge of each field in turn, then the rest."""
-        fields, records = self._schema.fields, self._records
-        edges = self._each({name: self._edges(name, field) for name, field in fields.items()})
-        inside = self._each({name: field.values for name, field in fields.items()})
-        known = worst_cases(records, self._schema, self._adjacency)
-        drawn = random_pairs(records, self._schema, self._adjacency, self._rng)
         if self._how == "remove":
             return self._own()
-        first = _in_turn(self._own(), self._extremes(), islice(edges, len(fields)))
-        rest = islice(self._random() if self._how == "add" else chain(known, drawn), _DRAWN)
-        return chain(first, _in_turn(edges, inside), rest)
-
-    def _random(self) -> Iterator[Pair]:
-        while True:
-            yield self._with(self._schema.draw(self._rng), "a random record")
+        edges = self._each()
+        first = _in_turn(self._own(), self._extremes(), islice(edges, len(self._known)))
+        known = worst_cases(self._records, self._schema, self._adjacency)
+        drawn = random_pairs(self._records, self._schema, self._adjacency, self._rng)
+        return chain(first, edges, self._fitting(chain(known, islice(drawn, _DRAWN))))
 
     def _own(self) -> Iterator[Pair]:
         """A record removed, or another of the data set's in its place; ends and rare ones first."""
@@ -113,33 +108,32 @@ class Pairs:
             elif self._how != "add":
                 rest = (*records[:i], *records[i + 1 :])
                 yield Pair(rest, (*rest, records[i]), f"the data set without record {i}")
-        if self._how in ("add", "search"):
-            yield self._with(records[0], "a record twice")
 
     def _extremes(self) -> Iterator[Pair]:
-        schema, records, origin = self._schema, self._records, "an extreme record"
-        high = {name: max(field.values[::-1], key=_size) for name, field in schema.fields.items()}
-        far, typical = schema.make(high), schema.make(schema.typical)
-        replace = self._how == "replace"
-        yield self._with(far, origin, [*records[:-1], schema.low] if replace else records)
-        yield from (self._with(one, origin) for one in (schema.high, schema.low))
+        schema, records = self._schema, self._records
+        most = {name: max(field.values[::-1], key=_size) for name, field in schema.fields.items()}
+        far, typical = schema.make(most), schema.make(schema.typical)
         if self._how != "add":
-            yield self._with(typical, "no other record", [schema.low] if replace else [])
-            alike = [records[0]] * min(len(records), _FEW)
-            yield self._with(far, "records that are all the same", alike)
+            low = [schema.low] * min(len(records), _FEW)
+            yield self._with(low, far, "the lowest record again and again")
+            yield self._with(low[: self._how == "replace"], typical, "no other record")
+        yield from (self._with(records, r, "an extreme record") for r in (far, schema.high))
+        yield self._with(records, records[0], "a record twice")
+        yield self._with(records, schema.low, "an extreme record")
 
-    def _each(self, values: Mapping[Any, Sequence[Any]]) -> Iterator[Pair]:
-        """The typical record with one field at each of its values, the fields in turn."""
-        for name, value in _in_turn(*([(n, v) for v in vs] for n, vs in values.items())):
+    def _each(self) -> Iterator[Pair]:
+        """The typical record with one field at each of its edges, the fields in turn."""
+        fields = self._schema.fields.items()
+        for name, value in _in_turn(*([(n, v) for v in self._edges(n, f)] for n, f in fields)):
             record = self._schema.make({**self._schema.typical, name: value})
-            where = f"{name}=" if name != "" else ""
-            yield self._with(record, f"a record with {where}{repr(value)[:20]}")
+            origin = f"a record with {name}={repr(value)[:20]}".replace(" =", " ", 1)
+            yield self._with(self._records, record, origin)
 
-    def _edges(self, name: Any, field: Field) -> Sequence[Any]:
-        """The ends of what the field's type can hold; of a bounded field its own."""
+    def _edges(self, name: Any, field: Field) -> Iterable[Any]:
+        """The ends of what the field's type can hold (and None), usual ones; its bounds if any."""
         kind = _TEXTS if field.low is None else _WHOLE if field.whole else _NUMBERS
         if name not in self._bounded:
-            return kind
+            return chain(*zip_longest(kind, field.values[1:]))
         inside = {repr(-v) for v in field.values if v == 0} | set(self._known[name])
         return [*field.values[::-1], *(v for v in kind if repr(v) in inside)]
 
@@ -158,8 +152,7 @@ class Pairs:
                 return True
         return False
 
-    def _with(self, record: Record, origin: str, base: Sequence[Record] | None = None) -> Pair:
-        base = self._records if base is None else base
+    def _with(self, base: Sequence[Record], record: Record, origin: str) -> Pair:
         return Pair(*neighbours_of(base, record, self._adjacency), origin)
 
 
