@@ -119,7 +119,8 @@ def test_a_missing_value_is_beyond_unless_that_field_has_one(how, strange):
         return {
             p.beyond
             for p in found
-            if repr(value(p.second[-1], name)) == repr(strange) and p.origin.startswith("a record ")
+            if repr(value(p.second[-1], name)) == repr(strange)
+            and p.origin.startswith("a record with")
         }
 
     first, *others = PEOPLE
