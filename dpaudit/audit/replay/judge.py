@@ -76,7 +76,7 @@ class Group:
     def coins(self) -> bool:
         """Whether coins alone may explain it: a choice of theirs shows the data, or hides it."""
         best = self.best
-        if best.kind in ("control flow", "shape"):
+        if best.kind in ("control flow", "shape", "scale"):
             return best.found.get("law") in _COINS
         return best.kind in ("release", "domain", "output") and best.selects
 
@@ -142,33 +142,35 @@ class Spent:
 def spent_on(moved: Sequence[Mapping[str, Any]], delta: float) -> Spent:
     """The ε of a pair: Laplace noise by L1, Gaussian by L2, stated mechanisms by what they state.
 
-    Pure parts add up, Gaussian ones by their μ (Dong, Roth and Su 2022, Corollary 3.3); mechanisms
-    with a δ by :func:`~dpaudit.accounting.sequences.compose`. Formal guarantee: an upper bound of
-    the privacy loss of this pair for the stated laws as real numbers, of all inputs that are not
-    ``unknown``. Not claimed: that it is reached: noisy maxima and thresholds release less than is
-    noised.
+    Pure parts add up, each way (the loss of coins differs between the data sets), Gaussian ones
+    by their μ (Dong, Roth and Su 2022, Corollary 3.3), mechanisms with a δ by
+    :func:`~dpaudit.accounting.sequences.compose`. Formal guarantee: an upper bound of the privacy
+    loss of this pair for the stated laws as real numbers, of all inputs that are not ``unknown``.
+    Not claimed: that it is reached: noisy maxima and thresholds release less than is noised.
     """
-    pure, square = 0.0, 0.0
+    ways, square = [0.0, 0.0], 0.0
     unknown: dict[str, None] = {}
     losses: list[tuple[float, float]] = []
     for one in moved:
-        law, loss, stated = one["law"], _number(one.get("loss")), one.get("stated") or {}
+        law, loss, stated = one["law"], one.get("loss"), one.get("stated") or {}
         ratio = None
         if law in _LAPLACE:
             ratio = _ratio(one, "l1")
-        elif law == "normal" and "multivariate" not in one["name"]:
+        elif law == "normal":
             ratio = _ratio(one, "l2")
-        if loss is not None and loss != 0:
-            pure += loss if loss > 0 else math.inf
+        if loss not in (None, 0, [0, 0]):
+            both = (_number(way) for way in (loss if isinstance(loss, list) else [loss, loss]))
+            sure = [b if b is not None and b >= 0 else math.inf for b in both]
+            ways = [way + more for way, more in zip(ways, sure, strict=True)]
         elif ratio is not None and law == "normal":
             square += ratio * ratio
         elif ratio is not None:
-            pure += ratio
+            ways = [way + ratio for way in ways]
         elif stated.get("epsilon"):
             losses.append(_stated(one, stated))
         else:
             unknown[f"{one['name']} at {one['in'] or one['at']} (law: {law})"] = None
-    return Spent(pure + _composed(math.sqrt(square), losses, delta), tuple(unknown))
+    return Spent(max(ways) + _composed(math.sqrt(square), losses, delta), tuple(unknown))
 
 
 def _ratio(one: Mapping[str, Any], norm: str) -> float | None:

@@ -29,6 +29,7 @@ from dpaudit.audit.replay.judge import (
     says_of,
     spent_on,
 )
+from dpaudit.audit.replay.laws import law_of
 from dpaudit.audit.replay.request import Divergence, Primitive, ReplayOptions, ReplayResult
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.options import from_keywords, split_keywords, takes
@@ -48,6 +49,8 @@ _CONFIRMED = 4
 _PARTED = ("control flow", "shape", "exception")
 """Kinds of difference after which inputs are not compared."""
 _PROBES = 6
+_LAWS, _SOME = 4, 14
+"""Lines whose noise is recognised by its numbers, at most; and runs for it."""
 _LOST = "noise that left our sight"
 
 
@@ -195,6 +198,7 @@ class _Judge:
     def divergences(self) -> list[Divergence]:
         """What each cause of differences is: a finding, advice, or undecided."""
         groups = [g for g in grouped(self.found.differences) if not self._followed(g)]
+        self._recognise()
         self.spent = {n: spent_on(moved, self.delta) for n, moved in self.found.moved.items()}
         some = [*map(self._divergence, groups), *self._seeds(), *self._over()]
         asked = [i for i, d in enumerate(some) if d.outcome != "advice" and d.pair]
@@ -236,15 +240,7 @@ class _Judge:
         best = group.best
         if best.kind != "release" or not group.lost:
             return False
-        runs = []
-        try:
-            for i in range(3):
-                how: dict[str, Any] = {"seed": f"/link {i}", "seconds": self.clock.run}
-                first = self.child.record(best.pair.first, name="link", **how)
-                runs.append((first, self.child.replay(best.pair.second, of="link", **how)))
-        except SamplerError:
-            return False
-        noise = hidden_by(str(best.found.get("path", "")), runs)
+        noise = hidden_by(str(best.found.get("path", "")), list(self._again(best.pair, 3)))
         if noise is None:
             return False
         at = noise["in"] or noise["at"] or best.found["in"]
@@ -252,6 +248,41 @@ class _Judge:
         for one in group.differences:
             self.found.moved[one.number].append({**one.found, **noise, "in": at, "at": at})
         return True
+
+    def _again(self, pair: Pair, times: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """A pair recorded and replayed with other noise; fewer times if a run gives no answer."""
+        for i in range(times):
+            how: dict[str, Any] = {"seed": f"/link {i}", "seconds": self.clock.run}
+            try:
+                first = self.child.record(pair.first, name="link", **how)
+                second = self.child.replay(pair.second, of="link", **how)
+            except SamplerError:
+                return
+            if "died" in first or "died" in second:
+                return
+            yield first, second
+
+    def _recognise(self) -> None:
+        """The law and scale of noise that the pipeline makes of uniform numbers."""
+        made = [
+            (n, one) for n, all_moved in self.found.moved.items() for one in all_moved
+            if one.get("of")
+        ]  # fmt: skip
+        known: dict[tuple[Any, Any], Any] = {}
+        for number, one in made:
+            key = (one["at"], one["call"])
+            if key not in known and len({at for at, _ in known}) < _LAWS:
+                some = [one["of"]]
+                for _, second in self._again(self.found.tried[number], _SOME):
+                    some += [
+                        m["of"]
+                        for m in second["moved"]
+                        if m.get("of") and key == (m["at"], m["call"])
+                    ]
+                known[key] = law_of(some)
+            law = known.get(key)
+            if law is not None:
+                one |= {"law": law[0], "scale": law[1] * one["slope"]}
 
     def _constant(self, best: Difference) -> bool:
         """Whether that part of the release is always one value, and another on the neighbour."""
@@ -279,23 +310,24 @@ class _Judge:
                 )  # fmt: skip
 
     def _over(self) -> Iterator[Divergence]:
-        """The pair whose noised inputs add up to most, if that is above the claim or the books."""
+        """The pair whose noised inputs add up to most, if that is above the claim or not known."""
         promised, by = self.promised
-        limit = math.inf if promised is None else promised.epsilon
         tried = self.found.tried
-        number = max(
-            self.spent,
-            key=lambda n: (not tried[n].beyond, self.spent[n].epsilon, -len(tried[n].second)),
-            default=0,
-        )
-        if number and self.spent[number].epsilon > limit * (1 + 1e-6) + 1e-9:
-            epsilon = self.spent[number].epsilon
-            yield Divergence(
-                kind="budget", outcome="undecided", first=f"{limit:.4g}", second=f"{epsilon:.4g}",
-                says=f"the noised inputs add up to ε = {epsilon:.4g} at δ = {self.delta:g}; "
-                f"{by} {limit:.4g}",
-                pair=number, origin=one_line(tried[number].origin, limit=120), pairs=1,
-            )  # fmt: skip
+        if promised is None or not tried:
+            return
+        sums = {n: math.inf if s.unknown else s.epsilon for n, s in self.spent.items()}
+        number = max(sums, key=lambda n: (not tried[n].beyond, sums[n], -len(tried[n].second)))
+        spent, limit = self.spent[number], f"{promised.epsilon:.4g}"
+        if sums[number] <= promised.epsilon * (1 + 1e-6) + 1e-9:
+            return
+        second = f"{spent.epsilon:.4g}"
+        says = f"the noised inputs add up to ε = {second} at δ = {self.delta:g}; {by} {limit}"
+        if spent.unknown:
+            second, says = "not known", f"the ε of {_place(spent.unknown[0])} is not known"
+        yield Divergence(
+            kind="budget", outcome="undecided", first=limit, second=second, says=says,
+            pair=number, origin=one_line(tried[number].origin, limit=120), pairs=1,
+        )  # fmt: skip
 
     def _confirmed(self, one: Divergence, alpha: float, seconds: float) -> Divergence:
         """With the ε that new releases show; one that is undecided is a finding only if they do.
