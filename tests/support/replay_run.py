@@ -60,12 +60,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("group", choices=("right", "planted"))
     parser.add_argument("--only", action="append", help="a case or a file; more than once")
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--confirm", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--again", action="store_true")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--root", type=Path, default=HERE.parents[2])
+    for name, default in (("--pairs", 20), ("--samples", 1000)):
+        parser.add_argument(name, type=int, default=default)
+    for name, default in (("--confirm", True), ("--again", False)):
+        parser.add_argument(name, action=argparse.BooleanOptionalAction, default=default)
+    for name, default in (("--out", Path("replay.jsonl")), ("--root", HERE.parents[2])):
+        parser.add_argument(name, type=Path, default=default)
     args, ran = parser.parse_args(), []
     sys.path[0] = str(args.root.resolve())
     from dpaudit.audit.replay import run
@@ -73,19 +73,20 @@ def main():
     run._CONFIRMED *= args.confirm
     lines = args.out.read_text().splitlines() if args.out.exists() else []
     done = {(one["file"], one["name"]): one for one in map(json.loads, lines)}
-    for path in sorted((HERE / args.group).glob("*.py")):
-        for name, case in cases(path).items():
-            if not args.only or {path.stem, name} & set(args.only):
-                one = done.get((path.stem, name), {})
-                if args.again or one.get("digest") != case["digest"]:
-                    one = replayed(path, name, pairs=args.pairs, samples=args.samples)
-                    with args.out.open("a") as file:
-                        file.write(json.dumps(one) + "\n")
-                ran.append(one)
-                kinds = ",".join(dict.fromkeys(kind for kind, *_ in one["found"])) or "-"
-                print("ok " if one["ok"] else "BAD", f"{path.stem}.{name}", one["verdict"], kinds,
-                      "hit" if one["hit"] else "-", f"ε={one.get('epsilon')}",
-                      f"{one['seconds']} s", one["reason"][:100], flush=True)  # fmt: skip
+    paths = sorted((HERE / args.group).glob("*.py"))
+    for path, name in [(file, name) for file in paths for name in cases(file)]:
+        if args.only and not {path.stem, name} & set(args.only):
+            continue
+        one = done.get((path.stem, name), {})
+        if args.again or one.get("digest") != cases(path)[name]["digest"]:
+            one = replayed(path, name, pairs=args.pairs, samples=args.samples)
+            with args.out.open("a") as file:
+                file.write(json.dumps(one) + "\n")
+        ran.append(one)
+        kinds = ",".join(dict.fromkeys(kind for kind, *_ in one["found"])) or "-"
+        print("ok " if one["ok"] else "BAD", f"{path.stem}.{name}", one["verdict"], kinds,
+              "hit" if one["hit"] else "-", f"ε={one.get('epsilon')}", one["seconds"], "s",
+              one["reason"][:100], flush=True)  # fmt: skip
     ok, hit, seconds = (sum(one[part] for one in ran) for part in ("ok", "hit", "seconds"))
     print(f"{args.group}: {ok} of {len(ran)} ok, {hit} at the marked line, {seconds:.0f} s")
 
