@@ -209,7 +209,7 @@ class Tape:
         """Note calls of the recorded run that this one did not make."""
         for event in self.keyed.values():  # of groups that nobody is in any more
             then = numbers(unpack(event["given"]))
-            if then is not None and event["law"] not in COINS and not self.stopped:
+            if then is not None and event.get("inside") and not self.stopped:
                 self.moves(event, then, 0 * then)
         if self.replays and not self.stopped and self.cursor < len(self.events):
             event = self.events[self.cursor]

@@ -30,8 +30,6 @@ def pack(value: Any) -> Any:
     value = base(value)
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, str):  # of a class of a library's own
-        return str.__str__(value)
     if isinstance(value, np.generic):
         return ("array", value.dtype.str, (), value.tobytes(), True)
     if isinstance(value, _PLAIN):  # of a class of its own, e.g. an enumeration
