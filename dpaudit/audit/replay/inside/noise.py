@@ -759,7 +759,9 @@ def lost(tape: Tape) -> list[dict[str, Any]]:
     return [
         event
         for event in tape.now
-        if event["law"] not in (*_SILENT, "mechanism") and str(event["call"]) not in used
+        if event["law"] not in _SILENT
+        and not event.get("inside")
+        and str(event["call"]) not in used
     ]
 
 
