@@ -48,8 +48,8 @@ class Evidence:
 
     ``tried`` are the pairs that were compared, by number, and ``moved`` how far inputs of
     primitives moved on each. ``died`` are the pairs of which a run gave no answer, and why; ``own``
-    the differences that a replay of the same data set shows too; ``late`` says that the time was up
-    before all pairs were tried.
+    the differences that a replay of the same data set shows too; ``seeds`` the calls whose seed is
+    the same in every run; ``late`` says that the time was up before all pairs were tried.
     """
 
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -58,6 +58,7 @@ class Evidence:
     differences: list[Difference] = field(default_factory=list)
     died: list[tuple[str, Pair]] = field(default_factory=list)
     own: set[tuple[str, str]] = field(default_factory=set)
+    seeds: list[dict[str, Any]] = field(default_factory=list)
     calls: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     lines: set[tuple[str, int]] = field(default_factory=set)
     notes: dict[str, None] = field(default_factory=dict)
@@ -99,6 +100,9 @@ class Drawing:
         if "died" in first:
             raise SamplerCrashError(f"pipeline {self.child.name}: {first['died']}; fix it")
         found.raised = one_line(first["raised"], limit=300)
+        if any(call["seeded"] for call in first["calls"]):
+            other = self._run(self.child.record, base, name="", seed="/", seconds=self.clock.run)
+            found.seeds = [c for c in first["calls"] if c["seeded"] in _seeds(other)]
         if not first["raised"]:
             self._compare(Pair(base, base, "the data set itself"))
         rng = KeyedStream.from_seed(self.options.seed).child("replay").numpy()
@@ -175,12 +179,15 @@ class Drawing:
         found.booked = found.booked or [(float(e), float(d)) for e, d in result["booked"]]
         for call in result["calls"]:
             key = (call["name"], call["in"] or call["at"], call["law"])
-            kept = found.calls.setdefault(key, {**call, "calls": 0, "seeded": ""})
-            kept["seeded"] = kept["seeded"] or call.get("seeded") or ""
+            kept = found.calls.setdefault(key, {**call, "calls": 0})
             kept["calls"] = max(kept["calls"], int(call["call"]) + 1)
         lost = (f"{e['name']} at {e['in'] or e['at']}" for e in result["lost"])
         found.lost.update(dict.fromkeys(lost))
         return result
+
+
+def _seeds(told: Mapping[str, Any]) -> set[str]:
+    return {call["seeded"] for call in told.get("calls", ()) if call["seeded"]}
 
 
 def _what(found: Mapping[str, Any]) -> tuple[str, str]:

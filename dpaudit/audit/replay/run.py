@@ -298,14 +298,15 @@ class _Judge:
         return len(values[0]) == len(values[1]) == 1 and values[0] != values[1]
 
     def _seeds(self) -> Iterator[Divergence]:
-        for call in self.found.calls.values():
-            if call["seeded"] and call["law"] not in ("integers", "bits", "choice", "permutation"):
+        fixed = {(c["name"], c["in"] or c["at"], c["seeded"]): c for c in self.found.seeds[::-1]}
+        for call in fixed.values():
+            if call["law"] not in ("integers", "bits", "choice", "permutation"):
                 seed = one_line(call["seeded"], limit=40)
                 yield Divergence(
-                    kind="seed", outcome="finding", name=call["name"], line=_place(call["in"]),
-                    at=_place(call["at"]), call=call["call"], first=seed, second=seed,
+                    kind="seed", outcome="finding", name=call["name"], at=_place(call["at"]),
+                    line=_place(call["seeded_at"] or call["in"]), call=call["call"],
                     says=f"the noise of {call['name']} comes from the fixed seed {seed}: whoever "
-                    "reads the code subtracts it",
+                    "reads the code subtracts it", first=seed, second=seed,
                     pair=0, origin="the data set itself", pairs=len(self.found.tried),
                 )  # fmt: skip
 
@@ -361,7 +362,8 @@ class _Judge:
             why += ", and there is no claim to compare it with"
         if one.outcome == "finding":
             return one
-        outcome: Outcome = "advice" if judged == "no-finding" else "undecided"
+        sure = judged == "no-finding" and one.second != "inf"
+        outcome: Outcome = "advice" if sure else "undecided"
         return replace(one, outcome=outcome, says=f"{one.says}. Not confirmed: {why}")
 
     def result(self, divergences: Sequence[Divergence], provenance: Provenance) -> ReplayResult:

@@ -438,7 +438,7 @@ def _kept_group(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     """Whether a group of records is released, by their number; ε and δ are for one group."""
     strategy, groups = args[0], args[0].max_partitions_contributed
     tape.draws += 1
-    tape.select("")
+    tape.select()
     return mechanism(
         tape, f"pydp.{type(strategy).__name__}", quietly(original, args, kwargs),
         given=base(args[1]), law="bernoulli",
