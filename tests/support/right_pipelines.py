@@ -144,5 +144,5 @@ def clipped_at_noisy_bound(data):
 
 
 GAUSSIAN = ("parties", "text", "tensor", "discrete")
-UNKNOWN = ("inverse", "discrete", "noisy_maximum")
-"""Whose law the replay does not know."""
+UNKNOWN = ("discrete", "noisy_maximum")
+"""Whose law the replay does not know, so that it cannot check a claim."""

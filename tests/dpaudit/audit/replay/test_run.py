@@ -171,7 +171,8 @@ def test_replaced_hooks_take_findings_with_them():
     assert judged(differ(evidence(changed=["numpy"])), seconds=0).verdict == "inconclusive"
 
 
-def test_a_claim_of_noise_with_an_unknown_law_cannot_be_checked():
+def test_a_claim_of_noise_with_an_unknown_law_cannot_be_checked(releases):
+    releases("no-finding")
     found = evidence()
     found.moved[2] = [{**LAPLACE, "law": "logistic"}, LAPLACE]
     result = judged(found)
@@ -330,7 +331,7 @@ def test_what_died_is_kept_with_its_pair(how):
     why, pair = found.died[0]
     assert "it ended" in why
     assert ("recorded gave one" in why) == (how != "a recording")
-    assert [1, 2, 3] in [sorted(pair.first), sorted(pair.second)]
+    assert any(sorted(side) != [1, 2, 3] for side in (pair.first, pair.second))
 
 
 def test_the_data_set_itself_must_run():
