@@ -48,7 +48,7 @@ _CONFIRMED = 4
 """Divergences that new releases are asked about, at most, where a finding needs none."""
 _PARTED = ("control flow", "shape", "exception")
 """Kinds of difference after which inputs are not compared."""
-_PROBES = 6
+_PROBES, _LINKS = 6, 6
 _LAWS, _SOME = 4, 14
 """Lines whose noise is recognised by its numbers, at most; and runs for it."""
 _LOST = "noise that left our sight"
@@ -213,12 +213,14 @@ class _Judge:
     def _divergence(self, group: Group) -> Divergence:
         best, says = group.best, says_of(group.best)
         outcome: Outcome = "advice" if group.mild else "finding"
-        if (group.lost or group.coins) and not group.mild:
+        may_fail = best.kind == "control flow" and self.claim is not None and self.claim.delta > 0
+        if (group.lost or group.coins or may_fail) and not group.mild:
             if self._constant(best):
                 says += "; it is the same whatever the noise"
             else:
                 outcome = "undecided"
-                says += f"; {_LOST if group.lost else 'coins'} may hide it"
+                what = _LOST if group.lost else "coins" if group.coins else "a noisy threshold"
+                says += f"; {what} may hide it"
         return Divergence(
             kind=best.kind,
             outcome=outcome,
@@ -240,7 +242,7 @@ class _Judge:
         best = group.best
         if best.kind != "release" or not group.lost:
             return False
-        noise = hidden_by(str(best.found.get("path", "")), list(self._again(best.pair, 3)))
+        noise = hidden_by(str(best.found.get("path", "")), list(self._again(best.pair, _LINKS)))
         if noise is None:
             return False
         at = noise["in"] or noise["at"] or best.found["in"]
@@ -325,9 +327,15 @@ class _Judge:
         says = f"the noised inputs add up to ε = {second} at δ = {self.delta:g}; {by} {limit}"
         if spent.unknown:
             second, says = "not known", f"the ε of {_place(spent.unknown[0])} is not known"
+        parts = {id(m): spent_on([m], self.delta) for m in self.found.moved[number]}
+        most = max(
+            self.found.moved[number],
+            key=lambda m: (bool(parts[id(m)].unknown), parts[id(m)].epsilon),
+        )
         yield Divergence(
             kind="budget", outcome="undecided", first=limit, second=second, says=says,
-            pair=number, origin=one_line(tried[number].origin, limit=120), pairs=1,
+            name=one_line(most["name"], limit=80), line=_place(most["in"]), at=_place(most["at"]),
+            call=int(most["call"]), pair=number, origin=one_line(tried[number].origin, limit=120), pairs=1,
         )  # fmt: skip
 
     def _confirmed(self, one: Divergence, alpha: float, seconds: float) -> Divergence:

@@ -24,6 +24,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ class Pipeline:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.form: str = spec.get("form") or ""
         self.columns: list[str] | None = spec.get("columns")
+        self.path: type = str
         place, member = spec["place"], spec["member"]
         primitives.install()
         following.install()
@@ -96,6 +98,7 @@ class Pipeline:
             ("str", "path"),
             ("list", "records"),
         ):
+            self.path = Path if "Path" in text else str
             if word in text:
                 return form
         pandas = sys.modules.get("pandas")
@@ -116,7 +119,7 @@ class Pipeline:
                 return frame
             path = os.path.join(tempfile.gettempdir(), "data.csv")
             frame.to_csv(path, index=False)
-            return path
+            return self.path(path)
         return [
             dict(r) if isinstance(r, dict) else list(r) if isinstance(r, list) else r
             for r in records
