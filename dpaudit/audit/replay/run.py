@@ -335,7 +335,8 @@ class _Judge:
         yield Divergence(
             kind="budget", outcome="undecided", first=limit, second=second, says=says,
             name=one_line(most["name"], limit=80), line=_place(most["in"]), at=_place(most["at"]),
-            call=int(most["call"]), pair=number, origin=one_line(tried[number].origin, limit=120), pairs=1,
+            call=int(most["call"]), pair=number, pairs=1,
+            origin=one_line(tried[number].origin, limit=120),
         )  # fmt: skip
 
     def _confirmed(self, one: Divergence, alpha: float, seconds: float) -> Divergence:
