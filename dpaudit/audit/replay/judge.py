@@ -15,7 +15,17 @@ from dpaudit.accounting.sequences import Loss, compose
 from dpaudit.audit.mechanism.neighbour_search import Pair
 from dpaudit.results.text import one_line
 
-__all__ = ["Difference", "Group", "Spent", "grouped", "hidden_by", "part_of", "says_of", "spent_on"]
+__all__ = [
+    "Difference",
+    "Group",
+    "Spent",
+    "grouped",
+    "hidden_by",
+    "part_of",
+    "says_of",
+    "spent_on",
+    "surely",
+]
 
 _LAPLACE = ("laplace", "discrete-laplace")
 _NUMBER = re.compile(r"\d+")
@@ -173,8 +183,28 @@ def spent_on(moved: Sequence[Mapping[str, Any]], delta: float) -> Spent:
     return Spent(max(ways) + _composed(math.sqrt(square), losses, delta), tuple(unknown))
 
 
+def surely(moved: Sequence[Mapping[str, Any]], delta: float) -> float:
+    """An ε that a pair exceeds at ``delta``, if its noised values are released as they are.
+
+    Formal guarantee: a lower bound for the stated laws, by the Gaussian inputs alone (exact:
+    Balle and Wang 2018, Theorem 8) or the Laplace ones: of k numbers all fall on the likelier side
+    with probability 2^−k, and their loss is then the sum.
+    """
+    exact = [one for one in moved if one.get("exact")]
+    normal = [_ratio(one, "l2") or 0.0 for one in exact if one["law"] == "normal"]
+    laplace = [one for one in exact if one["law"] in _LAPLACE]
+    total = math.fsum(_ratio(one, "l1") or 0.0 for one in laplace)
+    count = math.fsum(_number(one.get("l0")) or 0.0 for one in laplace)
+    rare = delta * 2.0 ** min(count, 1000.0)
+    pure = total + math.log1p(-rare) if rare < 1 else 0.0
+    return max(pure, _composed(math.hypot(*normal), [], delta))
+
+
 def _ratio(one: Mapping[str, Any], norm: str) -> float | None:
     """How far an input moves for each unit of noise; None if one of the two is not known."""
+    ratio = _number((one.get("ratios") or {}).get(norm))
+    if ratio is not None:
+        return math.inf if math.isnan(ratio) else ratio
     far, scale = _number(one.get(norm)), _number(one.get("scale"))
     if far is None or scale is None or not 0 <= scale < math.inf:
         return None

@@ -28,6 +28,7 @@ from dpaudit.audit.replay.judge import (
     part_of,
     says_of,
     spent_on,
+    surely,
 )
 from dpaudit.audit.replay.laws import law_of
 from dpaudit.audit.replay.request import Divergence, Primitive, ReplayOptions, ReplayResult
@@ -315,27 +316,32 @@ class _Judge:
     def _over(self) -> Iterator[Divergence]:
         """The pair whose noised inputs add up to most, if that is above the claim or not known."""
         promised, by = self.promised
-        tried = self.found.tried
+        tried, moved = self.found.tried, self.found.moved
         if promised is None or not tried:
             return
         sums = {n: math.inf if s.unknown else s.epsilon for n, s in self.spent.items()}
-        number = max(sums, key=lambda n: (not tried[n].beyond, sums[n], -len(tried[n].second)))
-        spent, limit = self.spent[number], f"{promised.epsilon:.4g}"
-        if sums[number] <= promised.epsilon * (1 + 1e-6) + 1e-9:
+        sure = {n: surely(all_moved, self.delta) for n, all_moved in moved.items()}
+        most, limit = promised.epsilon * (1 + 1e-6) + 1e-9, f"{promised.epsilon:.4g}"
+        within = [n for n in tried if not tried[n].beyond and sums[n] > most]
+        number = max(
+            within or tried, key=lambda n: (sure[n] > most, sums[n], -len(tried[n].second))
+        )
+        spent = self.spent[number]
+        if sums[number] <= most:
             return
         second = f"{spent.epsilon:.4g}"
         says = f"the noised inputs add up to ε = {second} at δ = {self.delta:g}; {by} {limit}"
-        if spent.unknown:
+        if sure[number] > most:
+            says += "; the noised values are released, so it is reached"
+        elif spent.unknown:
             second, says = "not known", f"the ε of {_place(spent.unknown[0])} is not known"
-        parts = {id(m): spent_on([m], self.delta) for m in self.found.moved[number]}
-        most = max(
-            self.found.moved[number],
-            key=lambda m: (bool(parts[id(m)].unknown), parts[id(m)].epsilon),
-        )
+        parts = {id(m): spent_on([m], self.delta) for m in moved[number]}
+        one = max(moved[number], key=lambda m: (bool(parts[id(m)].unknown), parts[id(m)].epsilon))
+        outcome: Outcome = "finding" if sure[number] > most else "undecided"
         yield Divergence(
-            kind="budget", outcome="undecided", first=limit, second=second, says=says,
-            name=one_line(most["name"], limit=80), line=_place(most["in"]), at=_place(most["at"]),
-            call=int(most["call"]), pair=number, pairs=1,
+            kind="budget", outcome=outcome, first=limit, second=second, says=says,
+            name=one_line(one["name"], limit=80), line=_place(one["in"]), at=_place(one["at"]),
+            call=int(one["call"]), pair=number, pairs=1,
             origin=one_line(tried[number].origin, limit=120),
         )  # fmt: skip
 
@@ -371,7 +377,7 @@ class _Judge:
             why += ", and there is no claim to compare it with"
         if one.outcome == "finding":
             return one
-        sure = judged == "no-finding" and one.second != "inf"
+        sure = judged == "no-finding" and one.kind != "budget"
         outcome: Outcome = "advice" if sure else "undecided"
         return replace(one, outcome=outcome, says=f"{one.says}. Not confirmed: {why}")
 

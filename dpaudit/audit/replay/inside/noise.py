@@ -685,6 +685,9 @@ def _reduced(plain: Any, meta: Meta, more: dict[str, Any]) -> Any:
     return follow(result, made)
 
 
+_KNOWN = ("laplace", "discrete-laplace", "normal")
+
+
 def settle(tape: Tape) -> None:
     """At the end of a replay: how far inputs moved, and noise that was used for two of them.
 
@@ -710,20 +713,25 @@ def settle(tape: Tape) -> None:
                 if np.ndim(m.off) == 1 and i < np.size(m.off)
             ]
         _reused(tape, chains[0], known)
+        steps = [now - then for now, then in known[: len(chains)]]
         for i, meta in enumerate(chains):
-            moved = known[i][0] - known[i][1]
-            if not moved.any() or any(
-                _near(moved, now - then) for now, then in known[:i] if now.shape == moved.shape
-            ):
+            moved = steps[i]
+            alike = [k for k, m in enumerate(steps) if m.shape == moved.shape and _near(m, moved)]
+            if not moved.any() or min(alike, default=i) < i:
                 continue  # what an earlier chain of the same draw says already
-            slope = np.abs(base(meta.slope))
             wide = unpack(meta.event["scale"])
-            wide = None if wide is None else slope * np.asarray(wide)
-            more = (
-                {"of": meta.event["of"], "slope": float(np.max(slope))}
-                if "of" in meta.event
-                else {}
-            )
+            shown = [chains[k] for k in alike if chains[k].released]
+            more: dict[str, Any] = {"exact": any(m.affine and m.off is not None for m in shown)}
+            if meta.event["law"] in _KNOWN and wide is not None:
+                with np.errstate(all="ignore"):
+                    ratios = np.where(moved == 0, 0.0, np.abs(moved) / np.asarray(wide, float))
+                more["ratios"] = {
+                    "l1": float(ratios.sum()),
+                    "l2": float(np.sqrt(np.square(ratios).sum())),
+                }
+            if meta.event.get("of"):
+                more |= {"of": meta.event["of"], "slope": float(np.max(np.abs(base(meta.slope))))}
+            wide = None if wide is None else np.abs(base(meta.slope)) * np.asarray(wide)
             tape.moves({**meta.event, "scale": pack(wide)}, meta.off0, meta.off, **more)
 
 

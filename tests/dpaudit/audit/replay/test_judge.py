@@ -8,7 +8,7 @@ import scipy
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.mechanism.neighbour_search import Pair
-from dpaudit.audit.replay.judge import Difference, grouped, hidden_by, part_of, spent_on
+from dpaudit.audit.replay.judge import Difference, grouped, hidden_by, part_of, spent_on, surely
 
 
 def moved(law="laplace", *, name="n", far=1.0, scale=2.0, **more):
@@ -117,6 +117,23 @@ def test_coins_lose_what_one_of_the_two_data_sets_makes_likelier():
     comes = moved("bernoulli", loss=[other_way, one_way])
     goes = moved("bernoulli", loss=[one_way, other_way])
     assert epsilon_of(comes, goes) == pytest.approx(epsilon)
+
+
+def test_what_a_pair_surely_exceeds_is_below_what_it_spends():
+    laplace = moved(far=2.0) | {"exact": True, "l0": 1.0}
+    assert surely([laplace], 0.0) == pytest.approx(epsilon_of(laplace))
+    sure, delta = surely([laplace], 0.01), 0.01
+    # Laplace's hockey stick, by numbers: E[max(0, 1 − e^(ε − loss))] over 1 / scale = 0.5 steps
+    z = np.linspace(-80, 80, 2_000_001)
+    p, q = (np.exp(-np.abs(z - at) / laplace["scale"]) for at in (0.0, laplace["l1"]))
+    weight = p / p.sum()
+    exact = float((weight * np.clip(1 - math.exp(sure) * q / p, 0, None)).sum())
+    assert exact >= delta * (1 - 1e-3)
+    many = [dict(laplace) for _ in range(30)]
+    assert surely(many, 1e-5) == 0.0  # all thirty on one side is rarer than δ
+    normal = moved("normal") | {"exact": True}
+    assert surely([normal], 1e-5) == pytest.approx(epsilon_of(normal, delta=1e-5))
+    assert surely([{**normal, "exact": False}], 1e-5) == 0.0
 
 
 # -- what a library states ---------------------------------------------------------------------

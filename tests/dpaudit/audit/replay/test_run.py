@@ -216,12 +216,27 @@ def test_a_doubt_that_releases_confirm_is_a_finding(doubtful, releases):
 def test_a_doubt_that_all_releases_contradict_is_advice(doubtful, releases):
     releases("no-finding")
     result = judged(doubtful)
-    assert result.verdict == "no-finding"
-    assert [d.outcome for d in result.divergences] == ["advice"]
-    assert "4,000 new releases" in result.divergences[0].says
-    if result.divergences[0].kind != "budget":
-        assert result.epsilon is None  # not 0, though no input of a primitive moved
-        assert "not known" in describe(result).headline
+    (one,) = result.divergences
+    assert "4,000 new releases" in one.says
+    if one.kind == "budget":  # a sum of stated laws above the claim is never a pass
+        assert (result.verdict, one.outcome) == ("inconclusive", "undecided")
+        return
+    assert (result.verdict, one.outcome) == ("no-finding", "advice")
+    assert result.epsilon is None  # not 0, though no input of a primitive moved
+    assert "not known" in describe(result).headline
+
+
+@pytest.mark.parametrize(
+    ("moved", "delta"),
+    [({}, 0.0), ({"law": "normal"}, 1e-5), ({"l1": 3.0, "l0": 3.0}, 1e-5)],
+)
+def test_released_sums_need_no_release_to_exceed_the_claim(moved, delta):
+    found = evidence()
+    found.moved[2] = [{**LAPLACE, "l1": 2.0, "l2": 2.0, "exact": True, **moved}]
+    result = judged(found, seconds=0, delta=delta)
+    assert [(d.kind, d.outcome) for d in result.divergences] == [("budget", "finding")]
+    found.moved[2][0]["exact"] = False
+    assert judged(found, seconds=0, delta=delta).verdict == "inconclusive"
 
 
 @pytest.mark.parametrize("how", ["no time", "raises", "inconclusive"])
