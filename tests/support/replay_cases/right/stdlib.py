@@ -118,9 +118,9 @@ def items_bounded(data):
     return {item: n + laplace(3 / EPSILON) for item, n in counts.items()}
 
 
-def votes_of_a_path(path: Path):
+def votes_of_a_path(path: str):
     """The data is read from a CSV file."""
-    with path.open(newline="") as file:
+    with Path(path).open(newline="") as file:
         return votes_by_colour(list(csv.DictReader(file)))
 
 
