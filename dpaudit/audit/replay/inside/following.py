@@ -1,4 +1,4 @@
-"""Imports the pipeline's own modules so that ``float(x)`` and ``int(x)`` keep following noise.
+"""Imports the pipeline's own modules so that ``float``, ``int`` and ``sum`` keep following noise.
 
 The files are not changed: the calls are renamed in the syntax tree that is compiled, line by line
 as in the file. C code would return plain numbers, and the noise in them would leave our sight.
@@ -11,6 +11,7 @@ import builtins
 import functools
 import importlib
 import importlib.machinery
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from .noise import derive, follow, meta_of
 from .tape import FOLDERS, INSIDE
 from .values import base
 
-_NAMES = {"float": "_dpaudit_float", "int": "_dpaudit_int"}
+_NAMES = {name: f"_dpaudit_{name}" for name in ("float", "int", "sum")}
 
 
 class _Renamed(ast.NodeTransformer):
@@ -65,6 +66,16 @@ def _converter(kind: type) -> Callable[..., Any]:
     return convert
 
 
+def _sum(items: Any, start: Any = 0) -> Any:
+    """The sum of items; of noise alone it is noise, and not noise added to the number 0."""
+    items = list(items)
+    if not any(meta_of(item) is not None for item in items):
+        return sum(items, start)
+    if type(start) is int and start == 0:
+        start, *items = items
+    return functools.reduce(operator.add, items, start)
+
+
 def _quiet(original: Callable[..., Any]) -> Callable[..., Any]:
     """An import: what a module draws while it is imported is no part of the run."""
 
@@ -80,6 +91,7 @@ def install() -> None:
     """Place what the renamed calls use, and the finder; once for each process."""
     builtins.__import__ = _quiet(builtins.__import__)
     importlib.import_module = _quiet(importlib.import_module)
-    for kind, name in _NAMES.items():
-        setattr(builtins, name, _converter(getattr(builtins, kind)))
+    for name, ours in _NAMES.items():
+        made = _sum if name == "sum" else _converter(getattr(builtins, name))
+        setattr(builtins, ours, made)
     sys.meta_path.insert(0, Finder())

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .tape import Tape, current
-from .values import base, pack, same, unpack
+from .values import base, numbers, pack, same, unpack
 
 _WRAPPERS: list[tuple[Callable[[Any], bool], Callable[[Any, Meta], Any]]] = []
 
@@ -42,6 +42,7 @@ class Meta:
         "key",
         "off",
         "off0",
+        "released",
         "root",
         "slope",
         "tape",
@@ -55,7 +56,7 @@ class Meta:
         self.off0: Any = None
         self.slope: Any = 1.0
         self.affine = True
-        self.heir = self.used = False
+        self.heir = self.used = self.released = False
         self.uses: dict[str, int] = {}
         tape.metas.append(self)
 
@@ -92,9 +93,14 @@ def start(tape: Tape, event: dict[str, Any], value: Any, *, given: Any = None) -
         meta.off = np.asarray(given)[()]
         before = event.get("before")
         meta.off0 = unpack(before["given"]) if before else meta.off
-        if not np.any(meta.off) and not np.any(meta.off0):
+        if _zero(meta.off) and _zero(meta.off0):
             meta.off = meta.off0 = None
     return follow(value, meta)
+
+
+def _zero(value: Any) -> bool:
+    array = numbers(value)
+    return array is not None and not array.any()
 
 
 def follow(value: Any, meta: Meta) -> Any:
@@ -148,7 +154,7 @@ def _join(
     result: Any, meta: Meta, operand: Any, *, own: int, data: int, held: Any, first: bool = False
 ) -> Any:
     """Noise with data added: the recorded sum, on a replay."""
-    if not np.any(operand) and np.shape(result) == np.shape(held) and own > 0:
+    if own > 0 and _zero(operand) and np.shape(result) == np.shape(held):
         at, line = meta.tape.place()
         if at != line:  # a library's location of 0
             return follow(result, meta)
@@ -175,7 +181,20 @@ def _join(
         tape.stop("shape", meta.event, f"{np.shape(recorded)}", f"{np.shape(result)}")
     then = unpack(before[0])
     made.off0 = then if offset0 is None else offset0 + then
+    shape, wide = tuple(np.shape(base(held))), tuple(np.shape(base(result)))
+    if shape != wide:
+        _shared(made, now, then, shape, wide)
     return follow(recorded, made)
+
+
+def _shared(meta: Meta, now: Any, then: Any, shape: tuple[int, ...], wide: tuple[int, ...]) -> None:
+    """One draw is added to several numbers: what lies between them is exact."""
+    with np.errstate(all="ignore"):
+        moved = np.broadcast_to(np.asarray(base(now)) - np.asarray(base(then)), wide)
+    axes = tuple(i for i, n in enumerate((1,) * (len(wide) - len(shape)) + shape) if n < wide[i])
+    size = 1e-9 * (1 + np.abs(moved).max(initial=0.0))
+    if np.any(np.ptp(moved, axis=axes) > size):
+        meta.tape.differ("reuse", meta.event, then, now)
 
 
 def _second_noise(result: Any, mine: Meta, theirs: Meta, plain: Any, more: Any, sign: int) -> Any:
@@ -306,37 +325,48 @@ def _digest(value: Any) -> str:
 
 
 def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
-    """A comparison: the recorded numbers decide it. Coins against data are a primitive of theirs.
+    """A comparison of noise with data, whose recorded outcome holds on a replay.
 
-    A uniform number below a bound is a Bernoulli coin; where the bound depends on the data, its
-    outcome is the recorded one, and how far the probability moves is noted.
+    A uniform number below a bound is a Bernoulli coin: where the bound depends on the data, it is
+    noted how far the probability moves. Of other noise the data moves as if it were added.
     """
-    meta = meta_of(value) or meta_of(other)
+    mine, theirs = meta_of(value), meta_of(other)
     result = how(base(value), base(other))
+    meta = mine or theirs
     if meta is None:
         return result
-    tape = meta.tape
     meta.used = True
-    tape.select(meta.event["at"])
-    both = meta_of(value) is not None and meta_of(other) is not None
-    if meta.event["law"] != "uniform" or meta.off is not None or both or not meta.affine:
+    meta.tape.select()
+    coin = meta.event["law"] == "uniform" and meta.off is None
+    if (mine is not None and theirs is not None) or not meta.affine:
         return result
-    operand = base(other if meta_of(value) is not None else value)
-    step = f"{how.__name__}"
-    n = meta.uses.get(step, 0)
-    meta.uses[step] = n + 1
-    key = f"{meta.key}/{step}#{n}"
+    operand = base(other if mine is not None else value)
+    if numbers(operand) is None:
+        return result
+    made, tape = meta.child(f"{how.__name__}"), meta.tape
+    made.off, made.off0 = (None, None) if coin else (_less(meta.off, operand),) * 2
     if not tape.replays:
-        tape.joins[key] = (pack(operand), pack(result))
+        tape.joins[made.key] = (pack(operand), pack(result))
         return result
-    before = tape.joins.get(key)
-    if before is None or same(operand, unpack(before[0])):
+    before = tape.joins.get(made.key)
+    then, outcome = (None, None) if before is None else map(unpack, before)
+    if before is None or (np.shape(operand), np.shape(result)) != (
+        np.shape(then),
+        np.shape(outcome),
+    ):
+        made.off = made.off0 = None
         return result
-    if np.shape(operand) != np.shape(unpack(before[0])):
-        return result
-    first, second = (np.clip(np.asarray(p, np.float64), 0, 1) for p in (unpack(before[0]), operand))
-    tape.moves({**meta.event, "law": "bernoulli"}, first, second, loss=choice_loss(first, second))
-    return unpack(before[1])
+    if not coin:
+        made.off0 = _less(meta.off0, then)
+    elif not same(operand, then):
+        first, second = (np.clip(np.asarray(p, np.float64), 0, 1) for p in (then, operand))
+        coins = {**meta.event, "law": "bernoulli"}
+        tape.moves(coins, first, second, loss=choice_loss(first, second))
+    return outcome
+
+
+def _less(off: Any, operand: Any) -> Any:
+    return -base(operand) if off is None else off - base(operand)
 
 
 def choice_loss(first: Any, second: Any) -> float:
@@ -545,7 +575,7 @@ NoiseArray.T = property(lambda self: self._shaped("transpose"))  # type: ignore[
 
 
 def _part(whole: Any, key: Any, shape: Any) -> Any:
-    if whole is None or np.ndim(whole) == 0:
+    if not isinstance(whole, np.ndarray) or whole.ndim == 0:
         return whole
     return np.broadcast_to(whole, shape)[base(key)]
 
@@ -625,40 +655,61 @@ def _reduced(plain: Any, meta: Meta, more: dict[str, Any]) -> Any:
 def settle(tape: Tape) -> None:
     """At the end of a replay: how far inputs moved, and noise that was used for two of them.
 
-    Of each chain of additions the last counts. Two chains of one draw, between which the distance
-    of the data changes, give that distance away.
+    Of each chain of additions the last counts, and what is released of it. Two chains of one draw,
+    between which the distance of the data changes, give that distance away.
     """
     ends: dict[str, list[Meta]] = {}
     for meta in tape.metas:
-        if not meta.heir and meta.off is not None:
+        if (not meta.heir and meta.off is not None) or (meta.released and meta.affine):
             ends.setdefault(meta.root, []).append(meta)
     for root, chains in ends.items():
-        whole = [(m.off, m.off0, m.slope) for m in chains]
+        known = [_scaled(m.off, m.off0, m.slope) for m in chains]
         number = root.split("[")
         if len(number) == 2 and number[1][:-1].isdigit():  # an element, whose array may be used too
             i = int(number[1][:-1])
-            whole += [
-                (m.off.flat[i], m.off0.flat[i], _part(m.slope, i, np.shape(m.off)))
+            known += [
+                tuple(
+                    part.flat[i] if part.size > 1 else part
+                    for part in _scaled(m.off, m.off0, m.slope)
+                )
                 for m in ends.get(number[0], ())
                 if np.ndim(m.off) == 1 and i < np.size(m.off)
             ]
-        _reused(tape, chains[0], whole)
-        for meta in chains:
-            if meta.moved:
-                slope = np.abs(base(meta.slope))
-                known = meta.event["scale"] is not None
-                wide = slope * np.asarray(unpack(meta.event["scale"])) if known else None
-                tape.moves({**meta.event, "scale": pack(wide)}, meta.off0, meta.off)
+        _reused(tape, chains[0], known)
+        for i, meta in enumerate(chains):
+            moved = known[i][0] - known[i][1]
+            if not moved.any() or any(
+                _near(moved, now - then) for now, then in known[:i] if now.shape == moved.shape
+            ):
+                continue  # what an earlier chain of the same draw says already
+            slope = np.abs(base(meta.slope))
+            wide = unpack(meta.event["scale"])
+            wide = None if wide is None else slope * np.asarray(wide)
+            tape.moves({**meta.event, "scale": pack(wide)}, meta.off0, meta.off)
 
 
-def _reused(tape: Tape, meta: Meta, chains: list[tuple[Any, Any, Any]]) -> None:
+def _scaled(off: Any, off0: Any, slope: Any) -> tuple[Any, Any]:
+    """Data that was added, now and when recorded, as multiples of the noise."""
+    parts = (np.asarray(0.0 if v is None else base(v), np.float64) for v in (off, off0))
+    with np.errstate(all="ignore"):
+        return tuple(v / np.asarray(base(slope), np.float64) for v in parts)  # type: ignore[return-value]
+
+
+def _near(first: Any, second: Any) -> bool:
+    with np.errstate(all="ignore"):
+        same_place = (first == second) | (np.isnan(first) & np.isnan(second))
+        return bool(np.all(same_place | (np.abs(first - second) <= 1e-9 * (1 + np.abs(second)))))
+
+
+def _reused(tape: Tape, meta: Meta, chains: list[tuple[Any, Any]]) -> None:
     """Note that one draw hides two sums, if what lies between them depends on the data."""
-    for i, (off, off0, slope) in enumerate(chains):
-        for other, other0, slope1 in chains[:i]:
-            if np.shape(off) != np.shape(other) or not same(np.abs(slope), np.abs(slope1)):
+    for i, (off, off0) in enumerate(chains):
+        for other, other0 in chains[:i]:
+            if off.shape != other.shape:
                 continue
-            now, then = off - other, off0 - other0
-            if np.any(np.abs(now - then) > 1e-9 * (1 + np.abs(then))):
+            with np.errstate(all="ignore"):
+                now, then = off - other, off0 - other0
+            if not _near(now, then):
                 tape.differ("reuse", meta.event, then, now)
                 return
 

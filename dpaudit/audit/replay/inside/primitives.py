@@ -15,14 +15,15 @@ import numpy as np
 
 from .hooks import place_hook, quietly
 from .noise import Follower, choice_loss, derive, meta_of, start
-from .tape import COINS, Tape, current
+from .tape import COINS, Tape, current, running
 from .values import base, numbers, unpack
 
 
 class Row(NamedTuple):
     """A function: its law, its parameters in order, which one is the location, and which the scale.
 
-    ``given`` are parameters that may be made of data: the law's own input.
+    ``given`` are parameters that may be made of data: the law's own input. ``rate``: what is called
+    the scale here is its inverse.
     """
 
     law: str
@@ -30,6 +31,7 @@ class Row(NamedTuple):
     location: str = ""
     scale: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
+    rate: bool = False
 
 
 _LS = "loc scale size"
@@ -51,7 +53,7 @@ NUMPY: dict[str, Row] = {
     "geometric": Row("geometric", "p size", "", ("p",)),
     "negative_binomial": Row("negative-binomial", "n p size", "", ("n", "p")),
     "lognormal": Row("lognormal", "mean sigma size", "", ("mean", "sigma")),
-    "multivariate_normal": Row("normal", "mean cov size", "mean", ("cov",)),
+    "multivariate_normal": Row("multivariate-normal", "mean cov size", "mean", ("cov",)),
     "poisson": Row("poisson", "lam size", given=("lam",)),
     "binomial": Row("binomial", "n p size", given=("n", "p")),
     "beta": Row("beta", "a b size", given=("a", "b")),
@@ -72,13 +74,14 @@ NUMPY: dict[str, Row] = {
 STDLIB: dict[str, Row] = {
     "gauss": Row("normal", "mu sigma", "mu", ("sigma",)),
     "normalvariate": Row("normal", "mu sigma", "mu", ("sigma",)),
-    "expovariate": Row("exponential", "lambd", "", ("lambd",)),
+    "expovariate": Row("exponential", "lambd", "", ("lambd",), rate=True),
     "gammavariate": Row("gamma", "alpha beta", "", ("alpha", "beta")),
     "betavariate": Row("beta", "alpha beta", given=("alpha", "beta")),
     "lognormvariate": Row("lognormal", "mu sigma", "", ("mu", "sigma")),
     "random": Row("uniform", ""),
     "getrandbits": Row("bits", "k"),
     "_randbelow": Row("integers", "n"),
+    "choices": Row("choice", "population weights cum_weights k", given=("weights", "cum_weights")),
 }
 _DEFAULTS: Mapping[str, Any] = {
     "loc": 0.0, "scale": 1.0, "low": 0.0, "high": 1.0, "mu": 0.0, "sigma": 1.0, "lambd": 1.0,
@@ -101,16 +104,18 @@ def draw(
 ) -> Any:
     """One call of a row's function: recorded, or replayed; its numbers follow the noise."""
     values = bound(row, args, kwargs)
-    loss = None
     given = values.get(row.location) if row.location else None
     if row.given:
         given = [base(values.get(n)) for n in row.given]
     scale = tuple(base(values[n]) for n in row.scale if n in values) or 1.0
+    if row.rate:
+        with np.errstate(all="ignore"):
+            scale = np.divide(1.0, scale)
     size = values.get("size")
     if row.law == "permutation":
         size = _length(values.get("x"))
-    elif name.endswith("choice"):
-        size = (size, _length(values.get("a")))
+    elif row.law == "choice":
+        size = (size or values.get("k") or 1, _length(values.get("a", values.get("population"))))
     output, event = tape.call(
         name,
         make,
@@ -118,17 +123,17 @@ def draw(
         shape=_shape(size, *(values.get(n) for n in (row.location, *row.scale) if n)),
         scale=scale[0] if isinstance(scale, tuple) and len(scale) == 1 else scale,
         given=given,
+        seeded=seeded,
     )
-    if seeded:
-        event["seeded"] = seeded
     before = event.get("before")
     if row.given and before is not None:
         then = unpack(before["given"])
-        loss = _loss(name, then, given)
+        many = size[0] if row.law == "choice" else size
+        loss = _loss(row, then, given, int(np.prod(1 if many is None else many)))
         tape.moves(event, _flat(then), _flat(given), loss=loss)
     if row.given or (row.law in COINS and row.law != "uniform"):
         if row.law in ("choice", "binomial"):
-            tape.select(event["at"])
+            tape.select()
         return output
     return start(tape, event, output, given=given if row.location else None)
 
@@ -142,23 +147,44 @@ def _numbers(part: Any) -> Any:
     return [] if array is None else array
 
 
-def _loss(name: str, then: Any, now: Any) -> float:
-    """The largest |log ratio| of the law's outcomes; ∞ where it is not known."""
-    if name.endswith("choice"):
-        a, b = (np.asarray(_numbers(p[0]), dtype=np.float64) for p in (then, now))
+def _loss(row: Row, then: Any, now: Any, draws: int) -> float:
+    """The largest |log ratio| of the law's outcomes, for all draws; ∞ where it is not known."""
+    if row.law == "choice":
+        a, b = (_chances(*given) for given in (then, now))
         if len(a) != len(b):
             return math.inf
         with np.errstate(all="ignore"):
-            ratio = np.abs(np.log(a) - np.log(b))
-        return float(
-            np.nan_to_num(np.where(a == b, 0.0, ratio), nan=math.inf, posinf=math.inf).max(
-                initial=0
-            )
-        )
-    if name.endswith("binomial") and np.array_equal(then[0], now[0]):
+            ratio = np.where(a == b, 0.0, np.abs(np.log(a) - np.log(b)))
+        return draws * float(np.nan_to_num(ratio, nan=math.inf, posinf=math.inf).max(initial=0))
+    if row.law == "binomial" and np.array_equal(then[0], now[0]):
         first, second = (np.asarray(p[1], dtype=np.float64) for p in (then, now))
-        return float(np.max(now[0])) * choice_loss(first, second)
+        times = draws if first.ndim == 0 else 1
+        return times * float(np.max(now[0])) * choice_loss(first, second)
     return math.inf
+
+
+def _chances(weights: Any, summed: Any = None) -> Any:
+    """The chances of a choice, from its weights or from their sums."""
+    values = np.diff(_numbers(summed), prepend=0.0) if summed is not None else _numbers(weights)
+    with np.errstate(all="ignore"):
+        return np.asarray(values, dtype=np.float64) / np.sum(values)
+
+
+def by_number(row: Row, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """A choice among data as a choice among numbers, which a replay keeps; and the data."""
+    named = row.parameters.partition(" ")[0]
+    many = args[0] if args else kwargs.get(named)
+    if row.law != "choice" or not hasattr(many, "__len__") or not len(many) or kwargs.get("axis"):
+        return None, args, kwargs
+    places = range(len(many)) if named == "population" else len(many)
+    return many, (places, *args[1:]), {k: v for k, v in kwargs.items() if k != named}
+
+
+def taken(many: Any, output: Any) -> Any:
+    """What the numbers of :func:`by_number` choose."""
+    if many is None:
+        return output
+    return [many[i] for i in output] if isinstance(output, list) else np.asarray(many)[output]
 
 
 def _length(x: Any) -> Any:
@@ -195,13 +221,13 @@ def _method(parent: type, name: str, row: Row, label: str) -> Callable[..., Any]
         if tape is None:
             return original(self, *args, **kwargs)
         args = tuple(base(a) for a in args)
-        kwargs = {k: base(v) for k, v in kwargs.items()}
+        many, args, kwargs = by_number(row, args, {k: base(v) for k, v in kwargs.items()})
         make = quietly(original, (self, *args), kwargs)
         seeded = _seed_of(self)
         if name == "shuffle":
             return _shuffled(tape, label, row, make, args, kwargs)
         into = kwargs.get("out")
-        output = draw(tape, label, row, make, args, kwargs, seeded)
+        output = taken(many, draw(tape, label, row, make, args, kwargs, seeded))
         if into is not None:
             into[...] = base(output)
         return output
@@ -250,23 +276,17 @@ def _class(parent: type, name: str, rows: Mapping[str, Row], label: str) -> Any:
         seed = args[0] if args else kwargs.get("seed")
         if parent is not np.random.Generator and isinstance(seed, (int, np.integer, list)):
             self._dpaudit_seed = repr(seed)
-            note_seed(label, seed)
+            note_seed(seed)
 
     kept = {"__init__": __init__, "__module__": parent.__module__, "__doc__": parent.__doc__}
     return type(name, (parent,), {**kept, **methods})
 
 
-def note_seed(name: str, seed: Any) -> None:
-    """A seed that the pipeline sets: an event, whose value must not follow the data."""
+def note_seed(seed: Any) -> None:
+    """Note where a seed is set, if a run is on."""
     tape = current()
-    if tape is None or seed is None:
-        return
-    shown = repr(base(seed))[:80]
-    _, event = tape.call(f"{name} seed", lambda: None, law="seed", keep=False)
-    event["seed"] = shown
-    before = tape.events[tape.cursor - 1] if tape.replays and tape.cursor else None
-    if before is not None and before.get("seed", shown) != shown:
-        tape.differ("seed", event, before["seed"], shown)
+    if tape is not None:
+        tape.seeds(seed)
 
 
 def _install_numpy() -> None:
@@ -281,8 +301,8 @@ def _install_numpy() -> None:
         tape = current()
         if seed is None and tape is not None:
             seed = int.from_bytes(tape.entropy(16), "big") | 1 << 127
-        elif seed is not None:
-            note_seed("numpy.random.default_rng", seed)
+        else:
+            note_seed(seed)
         plain = real_rng(base(seed))
         return generator(plain.bit_generator)
 
@@ -297,7 +317,7 @@ def _install_numpy() -> None:
     def seed(value: Any = None) -> None:
         real_seed(base(value))
         one._dpaudit_seed = "" if value is None else repr(value)
-        note_seed("numpy.random.seed", value)
+        note_seed(value)
 
     place_hook(np.random, "seed", seed)
     for name in NUMPY:
@@ -334,9 +354,9 @@ def _stdlib_method(parent: type, name: str, row: Row, label: str) -> Callable[..
         tape = current()
         if tape is None:
             return original(self, *args, **kwargs)
-        args = tuple(base(a) for a in args)
+        many, args, kwargs = by_number(row, tuple(base(a) for a in args), kwargs)
         make = quietly(original, (self, *args), kwargs)
-        return draw(tape, label, row, make, args, kwargs, self._dpaudit_seed)
+        return taken(many, draw(tape, label, row, make, args, kwargs, self._dpaudit_seed))
 
     return method
 
@@ -351,7 +371,7 @@ def _stdlib_class(parent: type, name: str) -> Any:
         parent.seed(self, base(a), version)  # type: ignore[attr-defined]
         if name == "Random":
             self._dpaudit_seed = "" if a is None else repr(base(a))
-            note_seed("random.seed", a)
+            note_seed(a)
 
     methods = {n: _stdlib_method(parent, n, r, f"random.{n}") for n, r in STDLIB.items()}
     return type(name, (parent,), {"__init__": __init__, "seed": seed, **methods})
@@ -361,7 +381,7 @@ def _install_stdlib() -> None:
     real_urandom = os.urandom
 
     def urandom(n: int) -> bytes:
-        tape = current()
+        tape = running()
         return real_urandom(n) if tape is None else tape.entropy(n)
 
     ours, system = (
@@ -408,4 +428,4 @@ def install() -> None:
     _install_stdlib()
 
 
-__all__ = ["Follower", "Row", "draw", "install", "note_seed", "reseed"]
+__all__ = ["Follower", "Row", "draw", "install", "reseed"]

@@ -182,7 +182,7 @@ class Run:
         self.parts = [] if self.raised else leaves(value)
         for _, part in self.parts:
             if isinstance(part, noise.Follower) and part._m is not None:
-                part._m.used = True
+                part._m.used = part._m.released = True
         self.lost = noise.lost(one)
 
     def told(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class Run:
             "changed": changed(), "booked": one.booked, "draws": one.draws,
             "selects": one.selects, "repeats": _repeats(one), **self.written,
             "lost": [{k: e[k] for k in ("name", "at", "in", "call")} for e in self.lost[:20]],
-            "calls": [_call(e) for e in one.now[:_MOST_SHOWN]],
+            "calls": [_call(e, one.seeded) for e in one.now[:_MOST_SHOWN]],
             "lines": sorted(self.lines.reached) if self.lines is not None else [],
         }  # fmt: skip
         if self.job.get("values"):
@@ -220,10 +220,11 @@ class Run:
         _compare(one, self.parts, self.written, self.raised, self.record, hidden)
 
 
-def _call(event: dict[str, Any]) -> dict[str, Any]:
+def _call(event: dict[str, Any], seeded: dict[str, Any]) -> dict[str, Any]:
     names = ("name", "law", "at", "in", "call", "seeded", "stated")
     shapes = {"scale": shown(unpack(event["scale"])), "shape": shown(event["shape"])}
-    return {**{k: event.get(k) for k in names}, **shapes}
+    set_at = seeded.get(event["seeded"], {}).get("in", "")
+    return {**{k: event.get(k) for k in names}, **shapes, "seeded_at": set_at}
 
 
 def _output(event: dict[str, Any]) -> Any:

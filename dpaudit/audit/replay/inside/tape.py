@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .values import UnknownValueError, distance, numbers, pack, same, shown, unpack
+from .values import UnknownValueError, base, distance, numbers, pack, same, shown, unpack
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COINS = frozenset({"uniform", "integers", "bits", "choice", "permutation", "bernoulli"})
@@ -35,7 +35,6 @@ class Tape:
         self.joins: dict[str, Any] = {}
         self.now: list[dict[str, Any]] = []
         self.cursor = 0
-        self.depth = 0
         self.stopped = False
         self.found: list[dict[str, Any]] = []
         self.moved: list[dict[str, Any]] = []
@@ -43,7 +42,7 @@ class Tape:
         self.metas: list[Any] = []
         self.selects = 0
         self.draws = 0
-        self.seeds: list[tuple[str, str]] = []
+        self.seeded: dict[str, dict[str, str]] = {}
         self.booked: list[tuple[float, float]] = []
         self.keys: dict[Any, int] = {}
         self.where = self.mixed = ""
@@ -68,13 +67,15 @@ class Tape:
         scale: Any = None,
         given: Any = None,
         stated: dict[str, Any] | None = None,
+        seeded: str = "",
         keep: bool = True,
     ) -> tuple[Any, dict[str, Any]]:
         """The output of a primitive and its event: made now, or as it was recorded.
 
         ``given`` is the input that noise is added to, or parameters that the law follows; a
         difference in ``scale`` is one of the law. ``stated`` is what the library says of the call:
-        sensitivity and its norm, ε, δ. ``keep`` False: the output is made again on a replay.
+        sensitivity and its norm, ε, δ. ``seeded`` is the generator's seed if somebody chose it.
+        ``keep`` False: the output is made again on a replay.
         """
         if threading.get_ident() != self.thread:
             self.notes["threads"] = f"{name} is called by other threads, whose order is not fixed"
@@ -82,10 +83,10 @@ class Tape:
         now = {
             "name": name, "law": law, "shape": shape, "scale": _packed(scale), "at": at,
             "in": line, "given": _packed(given), "stated": stated or {}, "call": len(self.now),
+            "seeded": seeded,
         }  # fmt: skip
         self.now.append(now)
-        if law not in COINS and law != "seed":
-            self.draws += 1
+        self.draws += law not in COINS
         before = self._expected(now) if self.replays else None
         if before is None or not before.get("kept"):
             made = make()
@@ -101,7 +102,7 @@ class Tape:
         self._compare(now, before)
         output = unpack(before["out"])
         if law in COINS and shape != before["shape"]:
-            output = _lengthened(output, make, shape)
+            output = _lengthened(output, make)
         return output, now
 
     def _expected(self, now: dict[str, Any]) -> dict[str, Any] | None:
@@ -133,6 +134,9 @@ class Tape:
             unpack(before["scale"]), unpack(now["scale"])
         ):
             self.differ("scale", now, unpack(before["scale"]), unpack(now["scale"]))
+        if before["seeded"] != now["seeded"]:
+            at = self.seeded.get(now["seeded"], {})
+            self.differ("seed", {**now, **at}, before["seeded"] or "none", now["seeded"] or "none")
         for name, value in now["stated"].items():
             if name in before["stated"] and before["stated"][name] != value:
                 self.differ("scale", now, before["stated"][name], value, path=name)
@@ -156,6 +160,11 @@ class Tape:
                 "sensitivity", now, first, second, distance=far[norm or "l2"], stated=bound,
                 norm=norm or "l2",
             )  # fmt: skip
+
+    def seeds(self, seed: Any) -> None:
+        """Note where the pipeline sets a generator's seed."""
+        at, line = self.place()
+        self.seeded[repr(base(seed))] = {"at": at, "in": line}
 
     # -- differences ---------------------------------------------------------------------------
     def differ(
@@ -192,9 +201,8 @@ class Tape:
             event = self.events[self.cursor]
             self.differ("control flow", event, f"{event['name']} is called", "no further call")
 
-    def select(self, at: str) -> None:
+    def select(self) -> None:
         """Note that coins chose what happens next."""
-        del at
         self.selects += 1
 
 
@@ -202,10 +210,14 @@ _state = threading.local()
 _runs: list[Tape] = []
 
 
+def running() -> Tape | None:
+    """The tape of the run, even while a primitive is at work; None if no run is on."""
+    return _runs[-1] if _runs else None
+
+
 def current() -> Tape | None:
     """The tape of the run, unless a primitive is at work or no run is on."""
-    tape = _runs[-1] if _runs else None
-    return None if tape is None or getattr(_state, "inside", False) else tape
+    return None if getattr(_state, "inside", False) else running()
 
 
 class Inside:
@@ -273,14 +285,13 @@ def _number(scale: Any) -> float | None:
         return None
 
 
-def _lengthened(output: Any, make: Callable[[], Any], shape: Any) -> Any:
+def _lengthened(output: Any, make: Callable[[], Any]) -> Any:
     """Recorded coins for another number of them: the same at first, further ones made now."""
     made = make()
-    if not (isinstance(output, np.ndarray) and isinstance(made, np.ndarray)):
+    if type(output) is not type(made) or not hasattr(made, "ndim"):
         return made
     if made.ndim != output.ndim or made.dtype != output.dtype:
         return made
     common = tuple(slice(0, min(a, b)) for a, b in zip(made.shape, output.shape, strict=True))
     made[common] = output[common]
-    del shape
     return made

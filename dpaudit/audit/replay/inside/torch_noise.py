@@ -29,6 +29,8 @@ FILLS = {
 _ORDER = {"normal_": ("mean", "std"), "cauchy_": ("median", "sigma"), "exponential_": ("lambd",),
           "geometric_": ("p",), "log_normal_": ("mean", "std")}  # fmt: skip
 _installed: list[bool] = []
+_fresh: list[int] = []
+"""The seed that torch's own generator got at the start of the run."""
 
 
 def install() -> None:
@@ -42,10 +44,9 @@ def install() -> None:
         wrap(torch, name, _drawing(f"torch.{name}", law, parameters))
     for name, (law, width) in FILLS.items():
         wrap(torch.Tensor, name, _filling(f"torch.Tensor.{name}", law, width, _ORDER.get(name, ())))
-    from .primitives import note_seed
 
-    def seeding(_: Tape, original: Any, args: Any, kwargs: Any) -> Any:
-        note_seed("torch.manual_seed", args[0] if args else kwargs.get("seed"))
+    def seeding(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+        tape.seeds(args[0] if args else kwargs["seed"])
         return original(*args, **kwargs)
 
     wrap(torch, "manual_seed", seeding)
@@ -55,7 +56,15 @@ def reseed(tape: Tape) -> None:
     """At the start of a run: torch's own generator gets a fresh number of the tape's."""
     torch = module("torch")
     if torch is not None and hasattr(torch, "default_generator"):
-        torch.default_generator.manual_seed(int.from_bytes(tape.entropy(7), "big"))
+        _fresh[:] = [int.from_bytes(tape.entropy(7), "big")]
+        torch.default_generator.manual_seed(_fresh[0])
+
+
+def _seed_of(kwargs: dict[str, Any]) -> str:
+    """The seed of a draw's generator, if somebody chose it; a new ``Generator`` has a fixed one."""
+    generator = kwargs.get("generator") or module("torch").default_generator
+    seed = generator.initial_seed()
+    return "" if [seed] == _fresh else str(seed)
 
 
 def _number(value: Any) -> Any:
@@ -81,7 +90,9 @@ def _drawing(name: str, law: str, parameters: str) -> Callable[..., Any]:
             given = _number(values["input"])
         make = quietly(original, args, kwargs)
         shape = _shape(values, given if name == "torch.normal" else None, width)
-        output, event = tape.call(name, make, law=law, shape=shape, scale=width, given=given)
+        output, event = tape.call(
+            name, make, law=law, shape=shape, scale=width, given=given, seeded=_seed_of(kwargs)
+        )
         like: Any = values.get("input")
         if hasattr(like, "dtype") and law == "normal":
             output = output.to(dtype=like.dtype, device=like.device)
@@ -117,10 +128,11 @@ def _filling(name: str, law: str, width: str, order: tuple[str, ...]) -> Callabl
         how = {k: base(v) for k, v in kwargs.items()}
         call = quietly(original, (plain, *map(base, rest)), how)
         wide = _number(values.get(width, 1.0)) if width else 1.0
+        wide = 1.0 / wide if width == "lambd" else wide
         location = _number(values.get("mean", values.get("median", 0.0)))
         output, event = tape.call(
             name, lambda: call().clone(), law=law, shape=tuple(plain.shape), scale=wide,
-            given=location or None,
+            given=location or None, seeded=_seed_of(kwargs),
         )  # fmt: skip
         plain.data.copy_(output)
         if law in ("integers", "bernoulli"):

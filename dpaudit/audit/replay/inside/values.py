@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import math
 import sys
 from typing import Any
@@ -13,6 +14,7 @@ LONGEST = 60
 _MOST = 1_000_000
 """Numbers of an array that the tape keeps whole."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_DEEPEST = 40
 
 
 class UnknownValueError(TypeError):
@@ -30,6 +32,9 @@ def pack(value: Any) -> Any:
         return value
     if isinstance(value, np.generic):
         return ("array", value.dtype.str, (), value.tobytes(), True)
+    if isinstance(value, _PLAIN):  # of a class of its own, e.g. an enumeration
+        kind = next(k for k in _PLAIN if isinstance(value, k))
+        return kind(value) if kind is not str else str.__str__(value)
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "O":
             return ("objects", value.shape, [pack(v) for v in value.ravel().tolist()])
@@ -83,12 +88,11 @@ def base(value: Any) -> Any:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two values are equal bit for bit, NaN included; −0.0 is not 0.0."""
+    """Whether two values are equal bit for bit: −0.0 is not 0.0, 3 is not 3.0, NaN is NaN."""
     try:
-        a, b = pack(first), pack(second)
+        return marshal.dumps(pack(first), 2) == marshal.dumps(pack(second), 2)
     except UnknownValueError:
         return type(first) is type(second)
-    return repr(a) == repr(b) if isinstance(a, float) else bool(a == b)
 
 
 def numbers(value: Any) -> np.ndarray[Any, Any] | None:
@@ -144,7 +148,7 @@ def shown(value: Any, limit: int = LONGEST) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def leaves(value: Any, path: str = "", depth: int = 0) -> list[tuple[str, Any]]:
+def leaves(value: Any, path: str = "", above: tuple[int, ...] = ()) -> list[tuple[str, Any]]:
     """What a release is made of, each part with its path: numbers, texts, arrays, types, keys.
 
     Of a container there is a leaf for its type with its length or keys, and the leaves of its
@@ -154,9 +158,9 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> list[tuple[str, Any]]:
 
     if isinstance(base(value), (*_PLAIN, np.generic)):
         return [(path, value)]
-    if depth > 12:
-        return [(f"{path}…", type(value).__name__)]
-    down = depth + 1
+    if len(above) > _DEEPEST or id(value) in above:
+        return [(f"{path}…", type(value).__name__ if id(value) in above else _text(value))]
+    down = (*above, id(value))
     if isinstance(value, Follower) and not isinstance(value, np.ndarray):
         return [
             (f"{path} type", "Tensor"),
@@ -185,7 +189,7 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> list[tuple[str, Any]]:
     return _foreign_leaves(value, path, down)
 
 
-def _foreign_leaves(value: Any, path: str, depth: int) -> list[tuple[str, Any]]:
+def _foreign_leaves(value: Any, path: str, down: tuple[int, ...]) -> list[tuple[str, Any]]:
     """The leaves of a data frame, a tensor, an iterator or an object."""
     kind = [(f"{path} type", type(value).__name__)]
     if hasattr(value, "columns") and hasattr(value, "to_numpy"):  # pandas, polars
@@ -194,22 +198,28 @@ def _foreign_leaves(value: Any, path: str, depth: int) -> list[tuple[str, Any]]:
         if hasattr(value, "index"):
             table.append((f"{path} index", tuple(shown(i) for i in value.index[:_MOST])))
         for name in value.columns:
-            table += leaves(value[name].to_numpy(), f"{path}[{shown(name, 40)}]", depth)
+            table += leaves(value[name].to_numpy(), f"{path}[{shown(name, 40)}]", down)
         return kind + table
     if hasattr(value, "to_numpy") and hasattr(value, "index"):
         index = [(f"{path} index", tuple(shown(i) for i in value.index))]
-        return kind + index + leaves(value.to_numpy(), path, depth)
+        return kind + index + leaves(value.to_numpy(), path, down)
     if type(value).__module__.split(".")[0] in ("torch", "jax", "jaxlib"):
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.nn.Module):
-            return kind + leaves(dict(value.state_dict()), path, depth)
+            return kind + leaves(dict(value.state_dict()), path, down)
         array = numbers(value)
         if array is not None:
             return [*kind, (f"{path}.shape", tuple(value.shape)), (path, array)]
     if hasattr(value, "_asdict"):
-        return kind + leaves(value._asdict(), path, depth)
+        return kind + leaves(value._asdict(), path, down)
     state = getattr(value, "__dict__", None)
     if isinstance(state, dict) and not callable(value) and not hasattr(value, "__next__"):
         public = {k: v for k, v in state.items() if not k.startswith("__")}
-        return kind + leaves(public, f"{path}.", depth)
-    return kind
+        return kind + leaves(public, f"{path}.", down)
+    return [*kind, (path, _text(value))]
+
+
+def _text(value: Any) -> str:
+    """A value of a type that is not ours as text (Decimal, date, …), without its address."""
+    text = repr(value)
+    return type(value).__name__ if " at 0x" in text else text
