@@ -109,7 +109,9 @@ def _judged(result: ReplayResult, expects: dict[str, Any]) -> dict[str, Any]:
     right = [
         d
         for d in findings
-        if d.kind in expects["kinds"] and re.search(expects["at"], f"{d.line} {d.at}")
+        if d.kind in expects["kinds"]
+        and re.search(expects["at"], f"{d.line} {d.at}")
+        and re.search(expects.get("says", ""), f"{d.says} {d.origin}")
     ]
     best = next(iter(right or findings), None)
     found = "yes" if right else "for another reason" if findings else "no"

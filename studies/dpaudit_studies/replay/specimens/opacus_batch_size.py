@@ -12,8 +12,6 @@ def run(points: np.ndarray):
     data = torch.tensor(points, dtype=torch.float32)
     loader = DataLoader(TensorDataset(data[:, :1], data[:, 1:]), batch_size=4)
     model = torch.nn.Linear(1, 1)
-    torch.nn.init.zeros_(model.weight)
-    torch.nn.init.zeros_(model.bias)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model, optimizer, loader = PrivacyEngine().make_private(
         module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=1.0,

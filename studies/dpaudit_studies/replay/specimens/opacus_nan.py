@@ -4,25 +4,22 @@
 # At fault: opacus/optimizers/optimizer.py, ``clip_and_accumulate``: NaN passes ``clamp(max=1)``.
 import numpy as np
 import torch
-from opacus import PrivacyEngine
-from torch.utils.data import DataLoader, TensorDataset
+from opacus import GradSampleModule
+from opacus.optimizers import DPOptimizer
 
-PEOPLE = 8
+BATCH = 8
 
 
 def run(points: np.ndarray):
     data = torch.tensor(points, dtype=torch.float32)
-    loader = DataLoader(TensorDataset(data[:, :1], data[:, 1:]), batch_size=PEOPLE)
-    model = torch.nn.Linear(1, 1)
-    torch.nn.init.zeros_(model.weight)
-    torch.nn.init.zeros_(model.bias)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model, optimizer, loader = PrivacyEngine().make_private(
-        module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=1.0,
-        max_grad_norm=1.0, poisson_sampling=False,
-    )
-    for x, y in loader:
+    model = GradSampleModule(torch.nn.Linear(1, 1))
+    optimizer = DPOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), noise_multiplier=1.0, max_grad_norm=1.0,
+        expected_batch_size=BATCH,
+    )  # fmt: skip
+    for _ in range(2):
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(x), y).backward()
+        loss = torch.nn.functional.mse_loss(model(data[:, :1]), data[:, 1:], reduction="none")
+        loss.mean().backward()
         optimizer.step()
     return {name: p.detach().numpy() for name, p in model.named_parameters()}

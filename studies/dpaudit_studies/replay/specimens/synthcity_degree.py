@@ -3,6 +3,7 @@
 # Source: arXiv 2602.17454 (4.3.3).
 # At fault: synthcity/plugins/privacy/plugin_privbayes.py:291, ``2 * (n_features - self.K)``.
 import pandas as pd
+import synthcity_tables  # noqa: F401
 from synthcity.plugins.privacy.plugin_privbayes import PrivBayes
 
 

@@ -3,6 +3,7 @@
 # Source: arXiv 2602.17454 (the first of Synthcity).
 # At fault: synthcity/plugins/privacy/plugin_privbayes.py:291, ``/ (n_items * self.epsilon)``.
 import pandas as pd
+import synthcity_tables  # noqa: F401
 from synthcity.plugins.privacy.plugin_privbayes import PrivBayes
 
 

@@ -3,6 +3,7 @@
 # Source: arXiv 2602.17454; the artefact's ``is_weak_mi``.
 # At fault: synthcity/plugins/privacy/plugin_privbayes.py:272, ``self.mi_thresh >= mutual_info_list``.
 import pandas as pd
+import synthcity_tables  # noqa: F401
 from synthcity.plugins.privacy.plugin_privbayes import PrivBayes
 
 
