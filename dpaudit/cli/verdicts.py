@@ -17,7 +17,6 @@ from dpaudit.errors import SamplerError
 from dpaudit.report import SCHEMA, Report, describe
 
 if TYPE_CHECKING:
-    from dpaudit.audit.result import AuditResult, MechanismResult
     from dpaudit.cli.progress import AuditProgress
     from dpaudit.types import Provenance
 
@@ -49,7 +48,7 @@ def audit_with_progress(
     *,
     command: str,
     display: AuditProgress,
-    nothing: Callable[[str, float], AuditResult | MechanismResult],
+    nothing: Callable[[str, float], _Made],
     to: Output,
     formats: Sequence[str],
     releases: bool = False,

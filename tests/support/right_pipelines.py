@@ -143,6 +143,6 @@ def clipped_at_noisy_bound(data):
     return np.minimum(_ages(data), bound).sum() + rng.laplace(scale=2 * bound)
 
 
-GAUSSIAN = ("parties", "text", "tensor")
+GAUSSIAN = ("parties", "text", "tensor", "discrete")
 UNKNOWN = ("inverse", "discrete", "noisy_maximum")
 """Whose law the replay does not know."""

@@ -301,7 +301,8 @@ def variations(
 ) -> Iterator[Pair]:
     """The pair with another record, with fewer or more of its records, or with one of them else."""
     short, long = sorted((pair.first, pair.second), key=len)
-    at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    both = enumerate(zip(short, long, strict=False))
+    at = next((i for i, (a, b) in both if a is not b and _key(a) != _key(b)), len(short))
     record = long[at] if at < len(long) else schema.draw(rng)
     base = list(short)
     while True:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.errors import SamplerCrashError, SamplerTimeoutError, UsageError
 from dpaudit.protocols import Dataset, Facts, Reply, Request
 from dpaudit.targets.endpoints.channel import Channel
 from dpaudit.targets.plain import jsonable
@@ -103,34 +103,41 @@ class Child(Channel):
         )  # fmt: skip
 
     def releases(self, records: Any, n: int, *, seconds: float) -> list[dict[str, Any]]:
-        """``n`` releases of ``records`` with fresh noise; fewer if the time is up."""
+        """``n`` releases of ``records`` with fresh noise, their parts under ``values``.
+
+        Raises:
+            SamplerTimeoutError: the time was up.
+            SamplerError: the child or a run died.
+        """
+        until = time.monotonic() + seconds
         self._releases += 1
         answer = self.tell(
             "release", records=jsonable(list(records)), n=n, seconds=seconds,
             seed=f"{self._seed}/fresh {self._releases}",
         )  # fmt: skip
-        return list(answer["releases"])
+        found = list(answer["releases"])
+        why = next((one["error"] for one in found if "error" in one), "")
+        if why or len(found) < n:
+            late = time.monotonic() > until - 0.1
+            why = why or f"{len(found)} of {n} releases in {seconds:.3g} s"
+            error = SamplerTimeoutError if late else SamplerCrashError
+            raise error(f"pipeline {self.name}: {why}; give more --time-limit")
+        return [{**one, "values": dict(one["leaves"])} for one in found]
 
     def ask(self, request: Request, *, timeout: float) -> Reply:
         """Releases of a data set with fresh noise; see :class:`~dpaudit.protocols.Session`.
 
         Raises:
-            SamplerError: the child died, or the time was up.
+            SamplerError: as :meth:`releases`.
         """
         assert isinstance(request.input, Dataset)  # noqa: S101 all that it accepts
-        until = time.monotonic() + timeout
         found = self.releases(request.input.records, request.n, seconds=timeout)
-        if len(found) < request.n or any("error" in one for one in found):
-            why = next((one["error"] for one in found if "error" in one), "")
-            why = why or f"{len(found)} of {request.n} releases in {timeout:.3g} s"
-            raise SamplerCrashError(f"pipeline {self.name}: {why}; give more --time-limit")
-        del until
         return Reply([_told(one) for one in found])
 
 
 def _told(release: dict[str, Any]) -> Any:
     """A release as one plain value: a number if it is one, else its parts by name."""
-    parts = {path or "value": value for path, value in release["leaves"]}
+    parts = {path or "value": value for path, value in release["values"].items()}
     more = {name: release[name] for name in ("raised", "stdout") if release[name]} | {
         f"file {name}": text for name, text in release["files"].items()
     }

@@ -54,6 +54,7 @@ def describe(result: ReplayResult) -> Report:
     checks += [
         Check(
             name=kind,
+            group=_group(kind),
             outcome="undecided" if undecided else "pass",
             looks_at=looks_at,
             topic="replay",
@@ -83,6 +84,11 @@ def describe(result: ReplayResult) -> Report:
     )
 
 
+def _group(kind: str) -> str:
+    """The group of a check that has no p-value: its kind."""
+    return kind.replace(" ", "-")
+
+
 def _row(divergence: Divergence) -> dict[str, object]:
     found = divergence.outcome == "finding"
     return {"name": divergence.kind, "finding": found, "effect": divergence.says,
@@ -96,6 +102,7 @@ def _check(divergence: Divergence) -> Check:
     more = f" ({divergence.origin}{f', and {others:,} more' if others > 0 else ''})"
     return Check(
         name=divergence.kind,
+        group=_group(divergence.kind),
         outcome=divergence.outcome,
         looks_at=_LOOKS_AT[divergence.kind],
         effect=effect + more,
@@ -123,7 +130,9 @@ def _headline(result: ReplayResult) -> str:
         return (
             f"Finding: {name} shows its data{f' at {where}' if where else ''}: {first.says}{more}."
         )
-    tried = f"{result.pairs:,} pair{'s' if result.pairs != 1 else ''} of neighbours"
+    pairs = f"pair{'s' if result.pairs != 1 else ''} of neighbours"
+    asked = f" of the {result.pairs_requested:,}" if result.pairs < result.pairs_requested else ""
+    tried = f"{result.pairs:,}{asked} {pairs}"
     if result.verdict == "inconclusive":
         return (
             f"Inconclusive: {result.reason.rstrip('.')}; this says nothing about {name} either way."
@@ -189,7 +198,7 @@ def _sections(result: ReplayResult) -> Iterator[Section]:
     )  # fmt: skip
     facts = Facts(
         tuple(row for row in rows if row[1] != none),
-        terminal=("Pairs of neighbours", "Lines reached"),
+        terminal=("Pairs of neighbours", "Runs", "Lines reached"),
     )
     yield Section(title="What was run", blocks=(*file_facts(result.provenance), facts))
     blocks: list[Block] = [Findings()]
@@ -235,7 +244,7 @@ def _divergences(rows: tuple[Divergence, ...]) -> Table:
             Column("On the neighbour", tuple(d.second for d in rows), terminal=False),
             Column("ε shown", tuple(shown), True),
             Column("Pairs", tuple(wording.count(d.pairs) for d in rows), True),
-            Column("Finding", tuple("yes" if d.outcome == "finding" else "advice" for d in rows)),
+            Column("Finding", tuple("yes" if d.outcome == "finding" else d.outcome for d in rows)),
         ),
         caption="Findings first; each with the pair that shows it best",
         marked=tuple(d.outcome == "finding" for d in rows),

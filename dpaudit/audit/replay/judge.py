@@ -15,11 +15,15 @@ from dpaudit.accounting.sequences import Loss, compose
 from dpaudit.audit.mechanism.neighbour_search import Pair
 from dpaudit.results.text import one_line
 
-__all__ = ["Difference", "Group", "Spent", "grouped", "hidden_by", "says_of", "spent_on"]
+__all__ = ["Difference", "Group", "Spent", "grouped", "hidden_by", "part_of", "says_of", "spent_on"]
 
 _LAPLACE = ("laplace", "discrete-laplace")
 _NUMBER = re.compile(r"\d+")
 _COINS = ("uniform", "integers", "bits", "choice", "permutation", "bernoulli")
+_STEPS = ("Staircase", "Snapping", "BoundedDomain", "Uniform")
+"""Mechanisms whose loss is not in proportion to how far their input moves."""
+_LARGE = 600.0
+"""From here on an ε is as good as infinite, and its exponential overflows."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Group:
     def coins(self) -> bool:
         """Whether coins alone may explain it: a choice of theirs shows the data, or hides it."""
         best = self.best
-        if best.kind in ("control flow", "shape"):
+        if best.kind in ("control flow", "shape", "scale"):
             return best.found.get("law") in _COINS
         return best.kind in ("release", "domain", "output") and best.selects
 
@@ -138,42 +142,96 @@ class Spent:
 def spent_on(moved: Sequence[Mapping[str, Any]], delta: float) -> Spent:
     """The ε of a pair: Laplace noise by L1, Gaussian by L2, stated mechanisms by what they state.
 
-    Pure parts add up, Gaussian ones by their μ (Dong, Roth and Su 2022, Corollary 3.3); mechanisms
-    with a δ by :func:`~dpaudit.accounting.sequences.compose`. Formal guarantee: an upper bound of
-    the privacy loss of this pair for the stated laws as real numbers. Not claimed: that it is
-    reached: noisy maxima and thresholds release less than is noised.
+    Pure parts add up, each way (the loss of coins differs between the data sets), Gaussian ones
+    by their μ (Dong, Roth and Su 2022, Corollary 3.3), mechanisms with a δ by
+    :func:`~dpaudit.accounting.sequences.compose`. Formal guarantee: an upper bound of the privacy
+    loss of this pair for the stated laws as real numbers, of all inputs that are not ``unknown``.
+    Not claimed: that it is reached: noisy maxima and thresholds release less than is noised.
     """
-    pure, square, unknown = 0.0, 0.0, []
-    losses: list[Loss] = []
+    ways, square = [0.0, 0.0], 0.0
+    unknown: dict[str, None] = {}
+    losses: list[tuple[float, float]] = []
     for one in moved:
-        scale, stated = one.get("scale"), one.get("stated") or {}
-        loss = one.get("loss")
-        if isinstance(loss, (int, float)):
-            pure += float(loss)
-        elif one["law"] in _LAPLACE and isinstance(scale, (int, float)) and scale > 0:
-            pure += float(one["l1"]) / scale
-        elif one["law"] == "normal" and isinstance(scale, (int, float)) and scale > 0:
-            square += (float(one["l2"]) / scale) ** 2
+        law, loss, stated = one["law"], one.get("loss"), one.get("stated") or {}
+        ratio = None
+        if law in _LAPLACE:
+            ratio = _ratio(one, "l1")
+        elif law == "normal":
+            ratio = _ratio(one, "l2")
+        if loss not in (None, 0, [0, 0]):
+            both = (_number(way) for way in (loss if isinstance(loss, list) else [loss, loss]))
+            sure = [b if b is not None and b >= 0 else math.inf for b in both]
+            ways = [way + more for way, more in zip(ways, sure, strict=True)]
+        elif ratio is not None and law == "normal":
+            square += ratio * ratio
+        elif ratio is not None:
+            ways = [way + ratio for way in ways]
         elif stated.get("epsilon"):
-            share = 1.0
-            if stated.get("sensitivity") and stated.get("norm"):
-                share = float(one[stated["norm"]]) / float(stated["sensitivity"])
-            epsilon = float(stated["epsilon"]) * max(share, 1.0 if stated.get("delta") else share)
-            losses.append(Loss(max(epsilon, 1e-12), float(stated.get("delta") or 0.0)))
+            losses.append(_stated(one, stated))
         else:
-            unknown.append(f"{one['name']} at {one['in'] or one['at']} (law: {one['law']})")
-    if not math.isfinite(pure) or not math.isfinite(square):
-        return Spent(math.inf, tuple(dict.fromkeys(unknown)))
-    parts = (square > 0) + any(loss.delta for loss in losses)
-    share = delta / parts if parts else delta
-    epsilon = pure + (
-        gaussian_epsilon(share, sigma=1 / math.sqrt(square)) if square > 0 and share else 0
-    )
-    if square > 0 and not share:
-        epsilon = math.inf
-    if losses:
-        epsilon += compose(losses, delta=share if any(loss.delta for loss in losses) else 0.0)
-    return Spent(epsilon, tuple(dict.fromkeys(unknown)))
+            unknown[f"{one['name']} at {one['in'] or one['at']} (law: {law})"] = None
+    return Spent(max(ways) + _composed(math.sqrt(square), losses, delta), tuple(unknown))
+
+
+def _ratio(one: Mapping[str, Any], norm: str) -> float | None:
+    """How far an input moves for each unit of noise; None if one of the two is not known."""
+    far, scale = _number(one.get(norm)), _number(one.get("scale"))
+    if far is None or scale is None or not 0 <= scale < math.inf:
+        return None
+    return far / scale if scale and not math.isnan(far) else math.inf
+
+
+def _stated(one: Mapping[str, Any], stated: Mapping[str, Any]) -> tuple[float, float]:
+    """The (ε, δ) of a mechanism whose input moves less or further than its library states.
+
+    Further, by k times the sensitivity: kε and δ·(e^kε − 1)/(e^ε − 1) (group privacy: Vadhan 2017,
+    Lemma 2.2). Less: its ε in proportion if its noise is of a law where that holds, and it has
+    no δ.
+    """
+    epsilon, delta = float(stated["epsilon"]), float(stated.get("delta") or 0.0)
+    share, sensitivity = 1.0, _number(stated.get("sensitivity"))
+    if sensitivity is not None:
+        far = _number(one.get(stated.get("norm") or "l2"))
+        share = math.inf if far is None or not sensitivity > 0 else far / sensitivity
+    linear = not delta and not any(word in one["name"] for word in _STEPS)
+    if not (math.isfinite(share) and 0 < epsilon < math.inf and 0 <= delta < 1):
+        return math.inf, 0.0
+    times = share if linear else max(1, math.ceil(share * (1 - 1e-9)))
+    if not delta or times == 1:
+        return epsilon * times, delta
+    if epsilon * times > _LARGE:
+        return math.inf, 0.0
+    return epsilon * times, delta * math.expm1(epsilon * times) / math.expm1(epsilon)
+
+
+def _composed(mu: float, losses: Sequence[tuple[float, float]], delta: float) -> float:
+    """An ε at ``delta`` of Gaussian noise with ``mu`` and of mechanisms with these (ε, δ)."""
+    if not (mu < _LARGE and all(e < math.inf and d < 1 for e, d in losses)):
+        return math.inf
+    apart = math.fsum(d for _, d in losses)
+    rest = delta - apart if apart and mu else delta
+    share = rest / 2 if apart and mu else rest
+    epsilon = 0.0
+    if mu:
+        epsilon = gaussian_epsilon(share, sigma=1 / mu) if share > 0 else math.inf
+    if losses and epsilon < math.inf:
+        at = apart + share if apart and mu else delta if apart else 0.0
+        epsilon += compose([Loss(max(e, 1e-12), d) for e, d in losses], delta=at)
+    return epsilon
+
+
+def _number(value: Any) -> float | None:
+    """A number, which JSON may hold as a word; None if it is none."""
+    if isinstance(value, str):
+        return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(value)
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def part_of(told: Mapping[str, Any], path: str) -> Any:
+    """The part of a release that ``path`` names; None if there is no such part."""
+    if path in ("stdout", "files"):
+        return told.get(path)
+    return (told.get("values") or {}).get("" if path == "the release" else path)
 
 
 def hidden_by(path: str, runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Any:
@@ -181,46 +239,55 @@ def hidden_by(path: str, runs: Sequence[tuple[Mapping[str, Any], Mapping[str, An
 
     ``runs`` are recordings and replays of one pair, each with other noise. The part must differ by
     the same amount in all, and vary between them: then it is data plus noise. A draw that varies
-    just as the part does is that noise, and its law and scale are known. Not claimed: the law of
-    noise that is made of several draws.
+    just as the part does is that noise, and its law and scale are known. One number of it hides one
+    sum: two with it, which move apart, are not hidden. Not claimed: the law of noise that is made
+    of several draws.
     """
-    pairs = [(_row(first, path), _row(second, path)) for first, second in runs]
-    if any(a is None or b is None or len(a) != len(b) for a, b in pairs):
+    rows = [(_row(part_of(first, path)), _row(part_of(second, path))) for first, second in runs]
+    if len({-1 if row is None else len(row) for pair in rows for row in pair}) != 1:
         return None
-    parts = np.array([a for a, _ in pairs], dtype=float)
-    moved = np.array([b for _, b in pairs], dtype=float) - parts
-    with np.errstate(all="ignore"):
-        size = 1e-9 * (1 + np.abs(parts).max())
-        places = np.abs(moved[0]) > size
-        steady = np.abs(moved - moved[0]).max() <= size
-        varies = np.ptp(parts[:, places], axis=0) > size if places.any() else np.array([False])
-    if not steady or not varies.all():
+    if not rows or not rows[0][0]:
         return None
-    unknown = {"law": "made of several draws", "scale": None, "name": "noise", "at": "", "in": ""}
-    draws = list(runs[0][0].get("lost_values", ()))
-    for number, draw in enumerate(draws):
-        values = np.array([np.ravel(first["lost_values"][number]["values"]) for first, _ in runs])
-        slopes = [_slope(values, parts[:, place], size) for place in np.flatnonzero(places)]
-        if all(slope is not None for slope in slopes):
-            width = min(abs(slope) for slope in slopes if slope is not None)
-            scale = draw["scale"]
-            return {**draw, "scale": None if scale is None else scale * width}
-    return unknown
+    parts = np.array([first for first, _ in rows])
+    moved = np.array([second for _, second in rows]) - parts
+    size = 1e-9 * (1 + np.abs(parts).max())
+    places = np.flatnonzero(np.abs(moved[0]) > size)
+    steady = np.abs(moved - moved[0]).max() <= size
+    if not steady or not len(places) or not (np.ptp(parts[:, places], axis=0) > size).all():
+        return None
+    drawn = [list(first.get("lost_values") or ()) for first, _ in runs]
+    for number, draw in enumerate(drawn[0] if len({len(d) for d in drawn}) == 1 else ()):
+        values = [_row(draws[number]["values"]) for draws in drawn]
+        if None in values or len({len(v) for v in values if v is not None}) != 1:
+            continue
+        columns = np.array(values).T
+        slopes = [_slope(columns, parts[:, place], size) for place in places]
+        if None in slopes:
+            continue
+        sums: dict[int, float] = {}
+        for place, (column, slope) in zip(places, (s for s in slopes if s), strict=True):
+            step = moved[0][place] / slope
+            if abs(sums.setdefault(column, step) - step) > 10 * size / abs(slope):
+                return None
+        scale = _number(draw["scale"])
+        width = min(abs(s[1]) for s in slopes if s)
+        return {**draw, "scale": None if scale is None else scale * width}
+    return {"law": "made of several draws", "scale": None, "name": "noise", "at": "", "in": ""}
 
 
-def _row(run: Mapping[str, Any], path: str) -> Any:
-    value = run.get("values", {}).get("" if path == "the release" else path)
-    row = value if isinstance(value, list) else [value]
-    return row if all(isinstance(v, (int, float)) for v in row) else None
+def _row(value: Any) -> list[float] | None:
+    """A part's numbers, all finite; None of anything else, and of more than are told."""
+    row = [_number(v) for v in (value if isinstance(value, list) else [value])]
+    return None if any(v is None or not math.isfinite(v) for v in row) else row  # type: ignore[return-value]
 
 
-def _slope(values: Any, part: Any, size: float) -> float | None:
-    """The factor with which a column of ``values`` explains how ``part`` varies, if one does."""
-    for column in values.T:
-        step = column[1] - column[0]
+def _slope(columns: Any, part: Any, size: float) -> tuple[int, float] | None:
+    """The column of a draw that explains how ``part`` varies, and with which factor."""
+    for number, column in enumerate(columns):
+        step = column[1] - column[0] if len(column) > 1 else 0.0
         if step:
             slope = float((part[1] - part[0]) / step)
             rest = (part - part[0]) - slope * (column - column[0])
             if slope and np.abs(rest).max() <= 10 * size:
-                return slope
+                return number, slope
     return None

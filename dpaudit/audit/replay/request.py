@@ -19,13 +19,12 @@ from dpaudit.audit.options import (
 )
 from dpaudit.errors import UsageError
 from dpaudit.options import Option, command_of
-from dpaudit.report import Described
+from dpaudit.report import Described, Outcome
 from dpaudit.types import Amount, BlindSpot, Count, Interval, Level, Provenance, Verdict, brief
 
 __all__ = ["Divergence", "Form", "Primitive", "ReplayOptions", "ReplayResult"]
 
 Form = Literal["records", "frame", "array", "path"]
-Outcome = Literal["finding", "advice"]
 HOW = ("search", "add", "remove", "replace")
 
 
@@ -108,9 +107,8 @@ class ReplayOptions:
         """The bounds as a mapping, or as a pair for all fields; None without."""
         return read_bounds(self.bounds) if isinstance(self.bounds, str) else self.bounds
 
-    def command(self, target: str, claim: ClaimOptions, *, neighbours: str | None = None) -> str:
-        """The command that asks for the same replay; of one pair, if two files are named."""
-        del neighbours
+    def command(self, target: str, claim: ClaimOptions) -> str:
+        """The command that asks for the same replay."""
         return command_of("replay", target, claim, self)
 
 
@@ -131,6 +129,7 @@ class Primitive:
 class Divergence:
     """A place where the data shows though the noise is the same.
 
+    ``outcome`` is finding, advice, or undecided: something may hide it, and no releases could tell.
     ``line`` is the pipeline's own line, ``at`` the one that calls the primitive; ``call`` counts
     calls from 0. ``first`` and ``second`` are the values that differ, ``pair`` the number of the
     pair that shows it best, ``pairs`` how many do. ``epsilon`` is what held-out releases of that
@@ -139,11 +138,11 @@ class Divergence:
 
     kind: str
     outcome: Outcome
-    name: str
-    line: str
-    at: str
-    call: int
-    path: str
+    name: str = ""
+    line: str = ""
+    at: str = ""
+    call: int = -1
+    path: str = ""
     first: str
     second: str
     says: str
@@ -162,9 +161,12 @@ class ReplayResult(Described):
     an input that moves further than the library states; one with a number also holds on new
     releases, with probability 1 − ``alpha`` (:class:`~dpaudit.audit.result.MechanismResult`).
     ``epsilon`` is the largest ε that the noised inputs of a tried pair add up to, given the stated
-    laws; None if the law of one is not known. Not claimed: anything of pairs that were not tried,
-    of ``unreached`` lines, of noise in native code, and of code that means to deceive its auditor,
-    with whom it shares a process: for that there is ``dpaudit mechanism``.
+    laws; None if the law of one is not known. Without a finding the verdict is *inconclusive* if
+    something could not be judged: a run gave no answer, few of the pairs were run in time, a
+    difference is undecided, or there is a claim and the ε is not known. Not claimed: anything of
+    pairs that were not tried, of ``unreached`` lines, of noise in native code, and of code that
+    means to deceive its auditor, with whom it shares a process: for that there is ``dpaudit
+    mechanism``.
     """
 
     kind: ClassVar[str] = "replay"

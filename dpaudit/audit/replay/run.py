@@ -5,51 +5,53 @@ from __future__ import annotations
 import inspect
 import math
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.claims.tables import LARGEST_EPSILON
 from dpaudit.audit.mechanism.datasets import json_text, read_dataset, records_of
 from dpaudit.audit.mechanism.neighbour_search import Pair
 from dpaudit.audit.mechanism.pair import audit_pair
 from dpaudit.audit.mechanism.releases import EncodedReleases
 from dpaudit.audit.options import ClaimOptions, MechanismOptions, Progress
 from dpaudit.audit.replay.child import Child
+from dpaudit.audit.replay.evidence import Clock, Drawing, Evidence
 from dpaudit.audit.replay.judge import (
     Difference,
     Group,
     Spent,
     grouped,
     hidden_by,
+    part_of,
     says_of,
     spent_on,
 )
-from dpaudit.audit.replay.pairs import Pairs
+from dpaudit.audit.replay.laws import law_of
 from dpaudit.audit.replay.request import Divergence, Primitive, ReplayOptions, ReplayResult
-from dpaudit.errors import DpauditError, SamplerCrashError, UsageError
+from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.options import from_keywords, split_keywords, takes
 from dpaudit.provenance import collect, with_identity
-from dpaudit.randomness import KeyedStream
+from dpaudit.report import Outcome
 from dpaudit.results.text import one_line
 from dpaudit.targets.identity import identify
 from dpaudit.targets.sandbox.policy import joined
-from dpaudit.types import BlindSpot, Interval
+from dpaudit.types import BlindSpot, Provenance, Verdict
 
-__all__ = ["replay", "replay_pipeline"]
+__all__ = ["inconclusive", "replay", "replay_pipeline"]
 
 _DELTA = 1e-5
 """The δ of a run's ε where no claim names one."""
 _CONFIRMED = 4
-"""Groups of differences that are confirmed with new releases, at most."""
-_CONFIRMING = 10.0
-"""Seconds for one of them, at most."""
+"""Divergences that new releases are asked about, at most, where a finding needs none."""
+_PARTED = ("control flow", "shape", "exception")
+"""Kinds of difference after which inputs are not compared."""
 _PROBES = 6
+_LAWS, _SOME = 4, 14
+"""Lines whose noise is recognised by its numbers, at most; and runs for it."""
 _LOST = "noise that left our sight"
-_SHARE = 0.6
-"""Share of the time limit for pairs; the rest is for confirmations."""
 
 
 @takes(ReplayOptions, ClaimOptions)
@@ -100,29 +102,6 @@ def _target_of(pipeline: str | Callable[..., Any]) -> str:
     return f"python:{os.path.relpath(file)}:{name}"
 
 
-@dataclass
-class _Evidence:
-    """What the runs showed."""
-
-    differences: list[Difference] = field(default_factory=list)
-    moved: list[tuple[list[dict[str, Any]], Pair, int]] = field(default_factory=list)
-    spent: list[tuple[Spent, Pair, int]] = field(default_factory=list)
-    calls: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
-    lines: set[tuple[str, int]] = field(default_factory=set)
-    notes: dict[str, None] = field(default_factory=dict)
-    unseen: dict[str, None] = field(default_factory=dict)
-    booked: list[tuple[float, float]] = field(default_factory=list)
-    died: dict[str, int] = field(default_factory=dict)
-    changed: list[str] = field(default_factory=list)
-    lost: dict[str, None] = field(default_factory=dict)
-    own: set[tuple[str, str]] = field(default_factory=set)
-    runs: int = 0
-    pairs: int = 0
-    draws: int = 0
-    seconds: float = 0.0
-    raised: str = ""
-
-
 def replay_pipeline(
     target: str,
     options: ReplayOptions,
@@ -131,29 +110,49 @@ def replay_pipeline(
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Replay ``target`` as asked; errors are those of :func:`replay`."""
-    started = time.monotonic()
+    clock = Clock(options.time_limit)
     records, columns = _read(options.data)
-    claimed = claim.claim() if claim != ClaimOptions() else None
+    judge = _judge(target, options, claim, clock, columns)
+    provenance = _provenance(judge.child, target, options, claim)
+    with joined() as sandbox, judge.child.open(timeout=options.time_limit):
+        judge.found = Drawing(judge.child, options, records, clock, progress).draw()
+        divergences = judge.divergences()
+    divergences = [replace(one, reproduce=provenance.command) for one in divergences]
+    result = judge.result(divergences, provenance)
+    return replace(result, sandbox=sandbox.reached, seconds=clock.limit - clock.left())
+
+
+def inconclusive(
+    target: str, options: ReplayOptions, claim: ClaimOptions, reason: str
+) -> ReplayResult:
+    """The result if nothing was run, for a ``reason``."""
+    judge = _judge(target, options, claim, Clock(options.time_limit), None)
+    result = judge.result([], _provenance(judge.child, target, options, claim))
+    return replace(result, verdict="inconclusive", reason=reason)
+
+
+def _judge(
+    target: str,
+    options: ReplayOptions,
+    claim: ClaimOptions,
+    clock: Clock,
+    columns: list[str] | None,
+) -> _Judge:
     child = Child(
         target, columns=columns, form=options.form, cover=options.cover, python=options.python,
         seed=options.seed,
     )  # fmt: skip
-    audit = _Replay(child, options, records, claimed, started, progress)
+    claimed = None if claim == ClaimOptions() else claim.claim()
+    return _Judge(child, options, claimed, clock, Evidence())
+
+
+def _provenance(
+    child: Child, target: str, options: ReplayOptions, claim: ClaimOptions
+) -> Provenance:
     files, versions = identify(child.name)
-    with joined() as sandbox, child.open(timeout=options.time_limit):
-        evidence = audit.draw()
-        divergences = audit.judge(evidence)
-    result = audit.conclude(evidence, divergences)
-    provenance = collect(seed=options.seed, plugins=())
-    command = options.command(target, claim)
-    provenance = with_identity(provenance, by=options.by, files=files, versions=versions)
-    return replace(
-        result,
-        sandbox=sandbox.reached,
-        provenance=replace(provenance, command=command),
-        divergences=tuple(replace(d, reproduce=d.reproduce or command) for d in result.divergences),
-        seconds=time.monotonic() - started,
-    )
+    made = collect(seed=options.seed, plugins=())
+    made = with_identity(made, by=options.by, files=files, versions=versions)
+    return replace(made, command=options.command(target, claim))
 
 
 def _read(data: Any) -> tuple[list[Any], list[str] | None]:
@@ -169,156 +168,57 @@ def _read(data: Any) -> tuple[list[Any], list[str] | None]:
 
 
 @dataclass
-class _Replay:
+class _Judge:
+    """From what the runs showed to a verdict."""
+
     child: Child
     options: ReplayOptions
-    records: list[Any]
     claim: PrivacyClaim | None
-    started: float
-    progress: Progress | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+    clock: Clock
+    found: Evidence
+    spent: dict[int, Spent] = field(default_factory=dict)
 
-    def _left(self, share: float = 1.0) -> float:
-        return self.started + share * self.options.time_limit - time.monotonic()
+    @property
+    def promised(self) -> tuple[PrivacyClaim | None, str]:
+        """What the noised inputs may add up to, and who says so."""
+        if self.claim is not None or not self.found.booked:
+            return self.claim, "the claim is"
+        epsilon, delta = map(math.fsum, zip(*self.found.booked, strict=True))
+        fits = 0 <= epsilon <= LARGEST_EPSILON and 0 <= delta < 1
+        return PrivacyClaim(epsilon, delta) if fits else None, "the accountant booked"
 
     @property
     def delta(self) -> float:
         """The δ at which an ε is given."""
-        return self.claim.delta if self.claim is not None else _DELTA
+        promised = self.promised[0]
+        if promised is None or (self.claim is None and not promised.delta):
+            return _DELTA
+        return promised.delta
 
-    # -- drawing -------------------------------------------------------------------------------
-
-    def draw(self) -> _Evidence:
-        """Record, replay on the same data, then on neighbours until the pairs or the time is up."""
-        found = _Evidence()
-        self.about = self.child.tell(
-            "about", records=[dict(r) if isinstance(r, dict) else r for r in self.records],
-            seed=self.options.seed, seconds=max(1.0, self._left(_SHARE)),
-        )  # fmt: skip
-        base = tuple(self.records)
-        known: dict[str, dict[str, Any]] = {}
-        first = self._record(base, known, found)
-        if "died" in first:
-            raise SamplerCrashError(f"pipeline {self.child.name}: {first['died']}; fix it")
-        found.raised = one_line(first["raised"], limit=300)
-        if not first["raised"]:
-            again = self._run(
-                found, self.child.replay(base, of=_key(base), seconds=self._limit(first))
-            )
-            found.own = {(d["kind"], str(d.get("path") or d["at"])) for d in again.get("found", ())}
-            if found.own:
-                what = ", ".join(sorted({f"{kind} ({where})" for kind, where in found.own})[:4])
-                found.unseen[f"randomness or time outside the known primitives: {what}"] = None
-        rng = KeyedStream.from_seed(self.options.seed).child("replay").numpy()
-        pairs = Pairs(self.records, self.options.neighbours, self.options.limits, rng)
-        for pair in pairs:
-            if found.pairs >= self.options.pairs or self._left(_SHARE) <= 0:
-                break
-            if self.progress is not None:
-                self.progress(found.pairs, self.options.pairs)
-            self._pair(pair, pairs, known, found)
-        if self.progress is not None:
-            self.progress(self.options.pairs, self.options.pairs)
-        return found
-
-    def _limit(self, recorded: Mapping[str, Any]) -> float:
-        """Seconds that a run may take: much longer than the first."""
-        return min(max(20 * float(recorded.get("seconds", 1.0)), 10.0), max(self._left(), 1.0))
-
-    def _record(
-        self, base: tuple[Any, ...], known: dict[str, dict[str, Any]], found: _Evidence
-    ) -> dict[str, Any]:
-        key = _key(base)
-        if key not in known:
-            while len(known) >= 4:
-                del known[next(iter(known))]
-            limit = max(self._left(), 1.0)
-            known[key] = self._run(found, self.child.record(base, name=key, seconds=limit))
-        return known[key]
-
-    def _run(self, found: _Evidence, result: dict[str, Any]) -> dict[str, Any]:
-        """Keep what any run shows, whatever it is compared with."""
-        found.runs += 1
-        if "died" in result:
-            found.died[one_line(result["died"], limit=200)] = found.died.get(result["died"], 0) + 1
-            return result
-        found.seconds = max(found.seconds, float(result["seconds"]))
-        found.draws = max(found.draws, int(result["draws"]))
-        found.lines |= {(file, line) for file, line in result["lines"]}
-        found.notes.update(dict.fromkeys(result["notes"]))
-        found.unseen.update(dict.fromkeys(one_line(u, limit=120) for u in result["unseen"]))
-        found.changed = result["changed"] or found.changed
-        if result["booked"]:
-            found.booked = [(float(e), float(d)) for e, d in result["booked"]]
-        for call in result["calls"]:
-            key = (call["name"], call["in"] or call["at"], call["law"])
-            kept = found.calls.setdefault(key, {**call, "calls": 0, "seeded": ""})
-            kept["seeded"] = kept["seeded"] or call.get("seeded") or ""
-            kept["calls"] = max(kept["calls"], int(call["call"]) + 1)
-        found.lost.update(
-            dict.fromkeys(f"{e['name']} at {e['in'] or e['at']}" for e in result["lost"])
-        )
-        return result
-
-    def _pair(
-        self, pair: Pair, pairs: Pairs, known: dict[str, dict[str, Any]], found: _Evidence
-    ) -> None:
-        recorded = self._record(pair.first, known, found)
-        if "died" in recorded:
-            return
-        before = set(found.lines)
-        result = self._run(
-            found,
-            self.child.replay(pair.second, of=_key(pair.first), seconds=self._limit(recorded)),
-        )
-        found.pairs += 1
-        if "died" in result:
-            return
-        if found.lines - before:
-            pairs.reached(pair)
-        selects = bool(recorded["selects"] or result["selects"])
-        for one in [*result["found"], *_repeated(result)]:
-            if (one["kind"], str(one.get("path") or one["at"])) in found.own:
-                continue
-            found.differences.append(Difference(one, pair, found.pairs, selects))
-        found.moved.append((_floats(result["moved"]), pair, found.pairs))
-
-    # -- judging -------------------------------------------------------------------------------
-
-    def judge(self, found: _Evidence) -> list[Divergence]:
-        """What each group of differences is: a finding, with a number where releases show one."""
-        groups = [g for g in grouped(found.differences) if not self._followed(g, found)]
-        found.spent = [(spent_on(m, self.delta), pair, number) for m, pair, number in found.moved]
-        divergences = [self._divergence(group) for group in groups]
-        divergences += self._seeds(found)
-        over = self._over(found)
-        to_confirm = [
-            (i, group)
-            for i, group in enumerate(groups)
-            if divergences[i].outcome == "finding" or group.coins
-        ][:_CONFIRMED]
-        shares = max(1, len(to_confirm) + (over is not None))
-        for i, group in to_confirm:
-            divergences[i] = self._confirmed(divergences[i], group.best.pair, shares, group.coins)
-        if over is not None:
-            sure = any(d.outcome == "finding" and d.epsilon is not None for d in divergences)
-            divergences.append(
-                over[0] if sure else self._confirmed(over[0], over[1], shares, doubtful=True)
-            )
-        order = {"finding": 0, "advice": 1}
-        return sorted(divergences, key=lambda d: order[d.outcome])
+    def divergences(self) -> list[Divergence]:
+        """What each cause of differences is: a finding, advice, or undecided."""
+        groups = [g for g in grouped(self.found.differences) if not self._followed(g)]
+        self._recognise()
+        self.spent = {n: spent_on(moved, self.delta) for n, moved in self.found.moved.items()}
+        some = [*map(self._divergence, groups), *self._seeds(), *self._over()]
+        asked = [i for i, d in enumerate(some) if d.outcome != "advice" and d.pair]
+        if any(d.outcome == "finding" for d in some):
+            asked = sorted(asked, key=lambda i: some[i].outcome == "undecided")[:_CONFIRMED]
+        for done, i in enumerate(asked):
+            seconds = self.clock.left() / (len(asked) - done)
+            some[i] = self._confirmed(some[i], self.options.alpha / len(asked), seconds)
+        order = {"finding": 0, "undecided": 1, "advice": 2}
+        return sorted(some, key=lambda d: order[d.outcome])
 
     def _divergence(self, group: Group) -> Divergence:
-        best = group.best
-        says = says_of(best)
-        outcome: Any = "advice" if group.mild else "finding"
+        best, says = group.best, says_of(group.best)
+        outcome: Outcome = "advice" if group.mild else "finding"
         if (group.lost or group.coins) and not group.mild:
-            if best.kind in ("release", "domain", "output") and self._constant(best):
+            if self._constant(best):
                 says += "; it is the same whatever the noise"
             else:
-                outcome = "advice"
-                what = "noise that left our sight" if group.lost else "coins"
-                says += f"; {what} may hide it"
+                outcome = "undecided"
+                says += f"; {_LOST if group.lost else 'coins'} may hide it"
         return Divergence(
             kind=best.kind,
             outcome=outcome,
@@ -335,134 +235,168 @@ class _Replay:
             pairs=len({d.number for d in group.differences}),
         )
 
-    def _followed(self, group: Group, found: _Evidence) -> bool:
+    def _followed(self, group: Group) -> bool:
         """Whether what differs is data plus noise that left our sight; then it counts as noised."""
         best = group.best
         if best.kind != "release" or not group.lost:
             return False
-        runs = []
-        for i in range(3):
-            seed, seconds = f"/link {i}", max(1.0, self._left())
-            first = self.child.record(best.pair.first, name="link", seconds=seconds, seed=seed)
-            second = self.child.replay(best.pair.second, of="link", seconds=seconds, seed=seed)
-            runs.append((first, second))
-        noise = hidden_by(str(best.found.get("path", "")), runs)
+        noise = hidden_by(str(best.found.get("path", "")), list(self._again(best.pair, 3)))
         if noise is None:
             return False
         at = noise["in"] or noise["at"] or best.found["in"]
-        found.lost.pop(f"{noise['name']} at {at}", None)
+        self.found.lost.pop(f"{noise['name']} at {at}", None)
         for one in group.differences:
-            moved = {**one.found, **noise, "in": at, "at": at}
-            for i, (moves, pair, number) in enumerate(found.moved):
-                if number == one.number:
-                    found.moved[i] = ([*moves, moved], pair, number)
+            self.found.moved[one.number].append({**one.found, **noise, "in": at, "at": at})
         return True
+
+    def _again(self, pair: Pair, times: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """A pair recorded and replayed with other noise; fewer times if a run gives no answer."""
+        for i in range(times):
+            how: dict[str, Any] = {"seed": f"/link {i}", "seconds": self.clock.run}
+            try:
+                first = self.child.record(pair.first, name="link", **how)
+                second = self.child.replay(pair.second, of="link", **how)
+            except SamplerError:
+                return
+            if "died" in first or "died" in second:
+                return
+            yield first, second
+
+    def _recognise(self) -> None:
+        """The law and scale of noise that the pipeline makes of uniform numbers."""
+        made = [
+            (n, one) for n, all_moved in self.found.moved.items() for one in all_moved
+            if one.get("of")
+        ]  # fmt: skip
+        known: dict[tuple[Any, Any], Any] = {}
+        for number, one in made:
+            key = (one["at"], one["call"])
+            if key not in known and len({at for at, _ in known}) < _LAWS:
+                some = [one["of"]]
+                for _, second in self._again(self.found.tried[number], _SOME):
+                    some += [
+                        m["of"]
+                        for m in second["moved"]
+                        if m.get("of") and key == (m["at"], m["call"])
+                    ]
+                known[key] = law_of(some)
+            law = known.get(key)
+            if law is not None:
+                one |= {"law": law[0], "scale": law[1] * one["slope"]}
 
     def _constant(self, best: Difference) -> bool:
         """Whether that part of the release is always one value, and another on the neighbour."""
+        if best.kind not in ("release", "domain", "output"):
+            return False
         path, values = str(best.found.get("path", "")), []
         for side in (best.pair.first, best.pair.second):
-            some = self.child.releases(side, _PROBES, seconds=max(1.0, self._left()))
-            told = {repr(_part(one, path)) for one in some}
-            if len(told) != 1:
+            try:
+                some = self.child.releases(side, _PROBES, seconds=self.clock.run)
+            except SamplerError:
                 return False
-            values.append(told.pop())
-        return values[0] != values[1]
+            values.append({repr((part_of(one, path), one["raised"])) for one in some})
+        return len(values[0]) == len(values[1]) == 1 and values[0] != values[1]
 
-    def _seeds(self, found: _Evidence) -> Iterator[Divergence]:
-        for call in found.calls.values():
-            if call["seeded"] and call["law"] not in ("integers", "bits", "choice", "permutation"):
+    def _seeds(self) -> Iterator[Divergence]:
+        fixed = {(c["name"], c["in"] or c["at"], c["seeded"]): c for c in self.found.seeds[::-1]}
+        for call in fixed.values():
+            if call["law"] not in ("integers", "bits", "choice", "permutation"):
                 seed = one_line(call["seeded"], limit=40)
                 yield Divergence(
-                    kind="seed", outcome="finding", name=call["name"], line=_place(call["in"]),
-                    at=_place(call["at"]), call=call["call"], path="", first=seed, second=seed,
+                    kind="seed", outcome="finding", name=call["name"], at=_place(call["at"]),
+                    line=_place(call["seeded_at"] or call["in"]), call=call["call"],
                     says=f"the noise of {call['name']} comes from the fixed seed {seed}: whoever "
-                    "reads the code subtracts it",
-                    pair=0, origin="the data set itself", pairs=found.pairs,
+                    "reads the code subtracts it", first=seed, second=seed,
+                    pair=0, origin="the data set itself", pairs=len(self.found.tried),
                 )  # fmt: skip
 
-    def _over(self, found: _Evidence) -> tuple[Divergence, Pair] | None:
-        """The pair whose noised inputs add up to most, if that is above the claim or the books."""
-        limit, by = self._promised(found)
-        most = math.inf if limit is None else limit * (1 + 1e-6) + 1e-9
-        above = [s for s in found.spent if s[0].epsilon > most]
-        if not above:
-            return None
-        spent, pair, number = max(
-            above, key=lambda s: (not s[1].beyond, s[0].epsilon, -len(s[1].second))
-        )
-        sum_text = f"ε = {spent.epsilon:.4g} at δ = {self.delta:g}"
-        says = f"the noised inputs add up to {sum_text}; {by} {limit:.4g}"
-        return Divergence(
-            kind="budget", outcome="finding", name="", line="", at="", call=-1, path="",
-            first=f"{limit:.4g}", second=f"{spent.epsilon:.4g}", says=says, pair=number,
-            origin=one_line(pair.origin, limit=120), pairs=1,
-        ), pair  # fmt: skip
-
-    def _promised(self, found: _Evidence) -> tuple[float | None, str]:
-        if self.claim is not None:
-            return self.claim.epsilon, "the claim is"
-        if found.booked:
-            return sum(e for e, _ in found.booked), "the accountant booked"
-        return None, ""
-
-    def _confirmed(
-        self, divergence: Divergence, pair: Pair, shares: int, doubtful: bool = False
-    ) -> Divergence:
-        """With the ε that held-out releases show; a doubtful one is a finding only if they do."""
-        claim = self.claim or PrivacyClaim(0.0, 0.0)
-        seconds = self._left() / shares
-        options = MechanismOptions(
-            samples=self.options.samples, alpha=self.options.alpha / shares, seed=self.options.seed,
-            time_limit=min(max(seconds, 1.0), _CONFIRMING),
+    def _over(self) -> Iterator[Divergence]:
+        """The pair whose noised inputs add up to most, if that is above the claim or not known."""
+        promised, by = self.promised
+        tried = self.found.tried
+        if promised is None or not tried:
+            return
+        sums = {n: math.inf if s.unknown else s.epsilon for n, s in self.spent.items()}
+        number = max(sums, key=lambda n: (not tried[n].beyond, sums[n], -len(tried[n].second)))
+        spent, limit = self.spent[number], f"{promised.epsilon:.4g}"
+        if sums[number] <= promised.epsilon * (1 + 1e-6) + 1e-9:
+            return
+        second = f"{spent.epsilon:.4g}"
+        says = f"the noised inputs add up to ε = {second} at δ = {self.delta:g}; {by} {limit}"
+        if spent.unknown:
+            second, says = "not known", f"the ε of {_place(spent.unknown[0])} is not known"
+        yield Divergence(
+            kind="budget", outcome="undecided", first=limit, second=second, says=says,
+            pair=number, origin=one_line(tried[number].origin, limit=120), pairs=1,
         )  # fmt: skip
-        shown: Interval | None = None
-        verdict, why = "inconclusive", "there was no time for new releases"
-        if seconds > 2.0:
+
+    def _confirmed(self, one: Divergence, alpha: float, seconds: float) -> Divergence:
+        """With the ε that new releases show; one that is undecided is a finding only if they do.
+
+        It is advice only if as many were drawn as asked for, and do not contradict.
+        """
+        promised = self.promised[0] if one.kind == "budget" else self.claim
+        claim = promised or PrivacyClaim(0.0, 0.0)
+        judged, why, epsilon = "inconclusive", "there was no time for new releases", None
+        if seconds >= 1:
+            pair = self.found.tried[one.pair]
+            options = MechanismOptions(
+                samples=self.options.samples, alpha=alpha, seed=self.options.seed,
+                time_limit=seconds,
+            )  # fmt: skip
             try:
                 encoded = EncodedReleases(self.child, (list(pair.first), list(pair.second)))
                 result = audit_pair(
                     encoded, neighbours=encoded.neighbours, claim=claim, options=options
                 )
-                verdict, shown = result.verdict, result.epsilon
-                why = (
-                    result.reason or f"{result.samples:,} new releases do not contradict the claim"
-                )
+                judged, epsilon = result.verdict, result.epsilon
+                why = result.reason or f"{result.samples:,} new releases do not contradict that"
             except DpauditError as error:
                 why = one_line(error, limit=160)
-        confirmed = shown is not None and shown.low > (claim.epsilon if doubtful else 0)
-        if verdict == "finding" and confirmed and shown is not None:
-            low = f"{math.floor(100 * shown.low) / 100:g}"
-            text = f"{divergence.says}. New releases show ε ≥ {low} at δ = {claim.delta:g}"
-            return replace(divergence, outcome="finding", says=text, epsilon=shown)
-        if doubtful:
-            return replace(
-                divergence, outcome="advice", says=f"{divergence.says}. Not confirmed: {why}"
-            )
-        return divergence
+        if judged == "finding" and epsilon is not None and epsilon.low > 0:
+            low = f"{math.floor(100 * epsilon.low) / 100:g}"
+            why = f"new releases show ε ≥ {low} at δ = {claim.delta:g}"
+            if promised is not None or one.outcome == "finding":
+                says = f"{one.says}. N{why[1:]}"
+                return replace(one, outcome="finding", says=says, epsilon=epsilon)
+            why += ", and there is no claim to compare it with"
+        if one.outcome == "finding":
+            return one
+        sure = judged == "no-finding" and one.second != "inf"
+        outcome: Outcome = "advice" if sure else "undecided"
+        return replace(one, outcome=outcome, says=f"{one.says}. Not confirmed: {why}")
 
-    # -- concluding ----------------------------------------------------------------------------
-
-    def conclude(self, found: _Evidence, divergences: Sequence[Divergence]) -> ReplayResult:
+    def result(self, divergences: Sequence[Divergence], provenance: Provenance) -> ReplayResult:
         """The verdict, the run's ε, and what was not seen."""
+        found, tried = self.found, self.found.tried
         all_lines = {
-            (file, line) for file, lines in self.about.get("lines", {}).items() for line in lines
+            (file, line) for file, lines in found.about.get("lines", {}).items() for line in lines
         }
         unreached = sorted(all_lines - found.lines)
-        verdict: Any = (
-            "finding" if any(d.outcome == "finding" for d in divergences) else "no-finding"
+        within = [n for n in self.spent if not tried[n].beyond] or [*self.spent]
+        unknown = tuple(dict.fromkeys(_place(u) for n in within for u in self.spent[n].unknown))[:8]
+        largest = max(within, key=lambda n: self.spent[n].epsilon, default=0)
+        verdict: Verdict = "no-finding"
+        reason = self._why_inconclusive(divergences, unknown)
+        unknown += tuple(
+            f"what may hide the data at {d.line or d.at or d.path}"
+            for d in divergences
+            if d.outcome != "finding"
+            and d.kind not in ("budget", "exception")
+            and d.path != "messages"
         )
-        reason = _why_inconclusive(found)
-        if reason and (verdict == "no-finding" or found.changed):
+        if any(d.outcome == "finding" for d in divergences) and not found.changed:
+            verdict, reason = "finding", ""
+        elif reason:
             verdict = "inconclusive"
-        within = [s for s in found.spent if not s[1].beyond] or found.spent
-        known = [s for s, _, _ in within if not s.unknown]
-        largest = max(within, key=lambda s: s[0].epsilon, default=None)
-        unknown = tuple(dict.fromkeys(u for s, _, _ in within for u in s.unknown))[:8]
-        shown = [d.pair for d in divergences]
+        parted = any(d.outcome == "finding" and d.kind in _PARTED for d in divergences)
+        if unknown or parted or found.raised:
+            epsilon = None
+        else:
+            epsilon = self.spent[largest].epsilon if largest else None
         return ReplayResult(
             verdict=verdict,
-            reason=reason if verdict == "inconclusive" else "",
+            reason=reason,
             pipeline=self.child.name,
             claim="" if self.claim is None else self.claim.text,
             claim_epsilon=None if self.claim is None else self.claim.epsilon,
@@ -470,81 +404,65 @@ class _Replay:
             alpha=self.options.alpha,
             divergences=tuple(divergences),
             primitives=tuple(_primitives(found)),
-            pairs=found.pairs,
+            pairs=len(tried),
             pairs_requested=self.options.pairs,
             runs=found.runs,
-            epsilon=None if unknown or largest is None or not known else largest[0].epsilon,
-            epsilon_pair="" if largest is None else one_line(largest[1].origin, limit=120),
-            unknown=tuple(one_line(u, limit=200) for u in unknown),
+            epsilon=epsilon,
+            epsilon_pair=one_line(tried[largest].origin, limit=120) if largest else "",
+            unknown=unknown,
             reached=len(all_lines & found.lines),
             lines=len(all_lines),
             unreached=tuple(_ranges(unreached)),
-            unseen=(*found.unseen, *(f"{_LOST}: {one_line(p, limit=160)}" for p in found.lost)),
+            unseen=(
+                *found.unseen,
+                *(f"{_LOST}: {_place(p)}" for p in found.lost),
+                *dict.fromkeys(f"a run without an answer ({p.origin}): {w}" for w, p in found.died),
+            ),
             advice=tuple(one_line(note, limit=300) for note in found.notes),
             sandbox="",
             seconds=0.0,
             run_seconds=found.seconds,
             cannot_rule_out=tuple(_blind_spots(found, len(unreached))),
-            provenance=collect(seed=self.options.seed, plugins=()),
+            provenance=provenance,
             details={
-                "pairs": _texts(found, shown), "form": self.about.get("form", ""),
-                "hooks": self.about.get("hooks", []),
+                "pairs": _texts(tried, [d.pair for d in divergences]),
+                "form": found.about.get("form", ""), "hooks": found.about.get("hooks", []),
             },
         )  # fmt: skip
 
-
-def _key(records: Sequence[Any]) -> str:
-    return repr(records)
+    def _why_inconclusive(self, divergences: Sequence[Divergence], unknown: Sequence[str]) -> str:
+        """Why no finding means nothing; empty if it means that nothing was found."""
+        found, tried, asked = self.found, len(self.found.tried), self.options.pairs
+        if found.changed:
+            return f"the pipeline replaced what we put in place: {', '.join(found.changed[:4])}"
+        if found.raised:
+            return f"it raises on the data set itself: {found.raised}"
+        if found.died:
+            why, pair = min(found.died, key=lambda one: one[1].beyond)
+            count = f"{len(found.died):,} of {tried + len(found.died):,} pairs"
+            return f"no answer on {count}, e.g. {one_line(pair.origin, limit=120)}: {why}"
+        if not tried or (found.late and tried < max(asked / 2, 5 * (asked >= 5))):
+            text = f"{tried:,} of {asked:,} pairs were run in the time limit"
+            return f"{text}; give more --time-limit"
+        if not found.draws and (found.own or found.unseen):
+            return "no known noise primitive was called; noise of native code is not seen"
+        for one in divergences:
+            if one.outcome == "undecided":
+                return f"{one.line or one.at or 'the whole run'}: {one.says}"
+        if unknown and self.claim is not None:
+            return (
+                f"the claim cannot be checked, as the ε is not known: {unknown[0]}; "
+                "dpaudit mechanism audits releases whatever their noise"
+            )
+        return ""
 
 
 def _place(text: Any) -> str:
     """A place below the working directory without that."""
-    place = one_line(text, limit=300)
-    here = os.getcwd() + os.sep
-    return place.removeprefix(here)
+    return one_line(text, limit=300).replace(os.getcwd() + os.sep, "")
 
 
-def _part(release: Mapping[str, Any], path: str) -> Any:
-    if path in ("stdout", "files"):
-        return release[path]
-    leaves = dict(release.get("leaves") or [])
-    return leaves.get("" if path == "the release" else path, release.get("raised"))
-
-
-def _floats(moved: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """JSON's words for infinite numbers as numbers."""
-    words = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-    return [
-        {
-            k: words.get(v, v) if isinstance(v, str) and k not in ("first", "second") else v
-            for k, v in one.items()
-        }
-        for one in moved
-    ]
-
-
-def _repeated(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for one in result["repeats"]:
-        yield {
-            "kind": "reuse", "name": one["name"], "at": one["at"], "in": one["in"],
-            "call": one["call"], "path": "again", "first": f"the numbers of {one['other']}",
-            "second": "the same numbers",
-        }  # fmt: skip
-
-
-def _why_inconclusive(found: _Evidence) -> str:
-    if found.changed:
-        return f"the pipeline replaced what we put in place: {', '.join(found.changed[:4])}"
-    if found.raised:
-        return f"it raises on the data set itself: {found.raised}"
-    if not found.pairs:
-        return "no pair was run in the time limit"
-    if not found.draws and (found.own or found.unseen):
-        return "no known noise primitive was called; noise of native code is not seen"
-    return ""
-
-
-def _primitives(found: _Evidence) -> Iterator[Primitive]:
+def _primitives(found: Evidence) -> Iterator[Primitive]:
     for (name, line, law), call in found.calls.items():
         if law == "seed":
             continue
@@ -567,24 +485,21 @@ def _ranges(lines: Sequence[tuple[str, int]]) -> Iterator[str]:
         yield f"{_place(file)}:{low}" if low == high else f"{_place(file)}:{low}-{high}"
 
 
-def _texts(found: _Evidence, numbers: Sequence[int]) -> dict[str, list[str]]:
-    """The pairs that findings name, as JSON."""
-    pairs = {d.number: d.pair for d in found.differences} | {n: p for _, p, n in found.spent}
+def _texts(tried: Mapping[int, Pair], numbers: Sequence[int]) -> dict[str, list[str]]:
+    """The pairs that divergences name, as JSON."""
     texts: dict[str, list[str]] = {}
     for number in dict.fromkeys(numbers):
-        if number in pairs and len(texts) < 20:
-            sides = [
-                json_text(list(side)).strip()
-                for side in (pairs[number].first, pairs[number].second)
-            ]
+        if number in tried and len(texts) < 20:
+            pair = tried[number]
+            sides = [json_text(list(side)).strip() for side in (pair.first, pair.second)]
             if sum(map(len, sides)) < 1 << 15:
                 texts[str(number)] = sides
     return texts
 
 
-def _blind_spots(found: _Evidence, unreached: int) -> Iterator[BlindSpot]:
+def _blind_spots(found: Evidence, unreached: int) -> Iterator[BlindSpot]:
     spots = [
-        ("neighbours that were not tried", f"{found.pairs} pairs were"),
+        ("neighbours that were not tried", f"{len(found.tried)} pairs were"),
         ("noise with another law than is stated", "each is taken at its word; dpaudit audit"),
         ("code that means to deceive", "it runs beside our hooks; dpaudit mechanism"),
         ("floating-point noise", "sums are of real numbers; dpaudit mechanism"),

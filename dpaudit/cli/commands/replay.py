@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import Annotated
 
 from dpaudit.audit.options import ClaimOptions
 from dpaudit.audit.replay.request import ReplayOptions
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.out_folder import prepare_folder
-from dpaudit.cli.output import note
-from dpaudit.cli.verdicts import finish
+from dpaudit.cli.verdicts import audit_with_progress, finish
 from dpaudit.options import Argument
 from dpaudit.report import describe
-
-if TYPE_CHECKING:
-    from dpaudit.audit.replay.request import ReplayResult
 
 __all__ = ["replay"]
 
@@ -47,8 +44,9 @@ def replay(
     A pass holds for the pairs tried, given the stated laws of the primitives:
     see "what was not seen" and the lines that no pair reached.
 
-    Exit code 0: no finding. 1: a finding. 3: the pipeline died, or its noise
-    was not seen.
+    Exit code 0: no finding. 1: a finding. 3: something could not be judged: a
+    run died, most pairs took too long, noise was not seen, or its law is not
+    known and there is a claim.
 
     [bold]Examples[/bold]
 
@@ -58,19 +56,25 @@ def replay(
     $ dpaudit replay release:run --data people.csv --python .venv/bin/python \
         --cover mylibrary --out report
     """
-    from dpaudit.audit.replay.run import replay_pipeline
+    from dpaudit.audit.replay.run import inconclusive, replay_pipeline
     from dpaudit.cli.progress import AuditProgress
 
-    formats = prepare_folder(to, options.command(pipeline, claimed))
-    display = AuditProgress(
-        "pairs of neighbours", "confirming on new releases", total=options.pairs
-    )
-    result: ReplayResult
-    with sandbox.policy():
-        try:
-            with display:
-                result = replay_pipeline(pipeline, options, claim=claimed, progress=display)
-        except KeyboardInterrupt:
-            note(f"interrupted: {display.done:,} pairs are lost; give a shorter --time-limit")
-            raise SystemExit(130) from None
+    command = options.command(pipeline, claimed)
+    formats = prepare_folder(to, command)
+    with sandbox.policy() as policy:
+        result = audit_with_progress(
+            lambda progress: replay_pipeline(pipeline, options, claim=claimed, progress=progress),
+            command=command,
+            display=AuditProgress(
+                "pairs of neighbours", "confirming on new releases", total=options.pairs
+            ),
+            nothing=lambda reason, seconds: replace(
+                inconclusive(pipeline, options, claimed, reason),
+                sandbox=policy.reached,
+                seconds=seconds,
+            ),
+            to=to,
+            formats=formats,
+            releases=True,
+        )
     finish(describe(result), to, also=formats)

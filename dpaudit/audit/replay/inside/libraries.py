@@ -6,8 +6,10 @@ the mechanism is the primitive's and is not noted.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +18,7 @@ import numpy as np
 
 from .hooks import module, place_hook, quietly, wrap
 from .tape import Tape
-from .values import UnknownValueError, base, distance, leaves, pack, unpack
+from .values import UnknownValueError, base, distance, leaves, numbers, pack, unpack
 
 _done: set[str] = set()
 
@@ -42,18 +44,29 @@ def mechanism(
     scale: Any = None,
     shape: Any = None,
     stated: dict[str, Any] | None = None,
-    loss: Callable[[Any, Any], float] | None = None,
+    loss: Callable[[Any, Any], dict[str, Any]] | None = None,
     keep: bool = True,
+    of_record: bool = False,
 ) -> Any:
-    """One call of a library's mechanism on ``given``; ``loss`` gives its ε for two inputs."""
+    """One call of a library's mechanism on ``given``; ``loss`` gives its ε for two inputs.
+
+    Where the recorded run has no such group of records, its input was 0. ``of_record``: what is
+    stated is for one record more or less, so twice as much for one that is changed.
+    """
     given = _kept(given)
     output, event = tape.call(
         name, make, law=law, shape=shape, scale=scale, given=given, stated=stated, keep=keep
     )
+    event["inside"] = True
     if "before" in event:
         then = unpack(event["before"]["given"])
-        more = {"loss": loss(then, given)} if loss is not None else {}
-        tape.moves(event, then, given, **more)
+    elif tape.groups and tape.replays and numbers(given) is not None:
+        then = 0 * np.asarray(numbers(given))
+    else:
+        return output
+    if of_record and tape.replaced:
+        event["stated"] = {k: v if k == "norm" else 2 * v for k, v in event["stated"].items()}
+    tape.moves(event, then, given, **(loss(then, given) if loss is not None else {}))
     return output
 
 
@@ -131,10 +144,21 @@ def _opendp(_: Any) -> None:
     for name in ("__call__", "invoke"):
         wrap(mod.Measurement, name, _measure)
     wrap(mod.Queryable, "__call__", _query)
+    wrap(getattr(module("opendp.extras.polars"), "OnceFrame", None), "collect", _collect)
 
 
 def _measure(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     whole, given = args[0], base(args[1] if len(args) > 1 else kwargs["arg"])
+    return _measured(
+        tape, "opendp.Measurement", whole, given, quietly(original, (whole, given), {})
+    )
+
+
+def _measured(tape: Tape, name: str, whole: Any, given: Any, make: Callable[[], Any]) -> Any:
+    """A measurement of ``given``; of a chain, the input of its last part is what is noised.
+
+    What answers queries later, a queryable, releases nothing yet: it keeps its data.
+    """
     measurement, value, stated = whole, given, {}
     while hasattr(measurement, "_dpaudit_parts"):
         measurement, transformation = measurement._dpaudit_parts
@@ -144,72 +168,101 @@ def _measure(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
         except Exception:  # noqa: BLE001 the measurement raises it again, where the user sees it
             measurement, value, stated = whole, given, {}
             break
-    metric = str(measurement.input_metric)
+    later: list[Any] = []
+
+    def made() -> Any:
+        output = make()
+        if hasattr(output, "value" if hasattr(output, "query_type") else "queryable"):
+            output._dpaudit_of = measurement, value
+            later.append(output)
+        return output
+
+    def loss(first: Any, second: Any) -> dict[str, Any]:
+        return {"loss": 0.0} if later else _opendp_loss(measurement, first, second)
+
     scale = str(whole) if "Function" not in str(whole) else str(measurement.output_measure)
-
-    def loss(first: Any, second: Any) -> float:
-        return _opendp_loss(measurement, metric, first, second)
-
+    per_record = str(whole.input_metric).startswith(("Symmetric", "InsertDelete"))
     return mechanism(
-        tape, "opendp.Measurement", quietly(original, (whole, given), {}), given=value,
-        scale=scale, stated=stated, loss=loss,
+        tape, name, made, given=_table(value), scale=scale, stated=stated, loss=loss,
+        of_record=per_record,
     )  # fmt: skip
+
+
+def _table(value: Any) -> Any:
+    """The columns of a frame, or any other value."""
+    value = value.collect() if hasattr(value, "collect") else value
+    return value.to_dict(as_series=False) if hasattr(value, "to_dicts") else value
 
 
 def _stability(whole: Any, transformation: Any, measurement: Any) -> dict[str, Any]:
     """The sensitivity that the library states for one record more or less."""
-    norms = {
-        "AbsoluteDistance": "l1",
-        "L1Distance": "l1",
-        "L2Distance": "l2",
-        "LInfDistance": "linf",
-    }
-    metric = str(measurement.input_metric)
-    norm = next((n for m, n in norms.items() if metric.startswith(m)), None)
+    norm = _norm(measurement)
     if norm is None or not str(whole.input_metric).startswith(
         ("Symmetric", "InsertDelete", "ChangeOne", "Hamming")
     ):
         return {}
-    own = str(transformation.input_metric)
-    if own != str(whole.input_metric):
+    if str(transformation.input_metric) != str(whole.input_metric):
         return {}
     return {"sensitivity": float(transformation.map(1)), "norm": norm}
 
 
-def _opendp_loss(measurement: Any, metric: str, first: Any, second: Any) -> float:
+def _norm(measurement: Any) -> str | None:
+    norms = {"AbsoluteDistance": "l1", "L1": "l1", "L2": "l2", "LInf": "linf"}
+    metric = str(measurement.input_metric)
+    return next((n for m, n in norms.items() if metric.startswith(m)), None)
+
+
+def _opendp_loss(measurement: Any, first: Any, second: Any) -> dict[str, Any]:
     """What the measurement's map says for the distance of two inputs; ∞ where it is not known."""
-    far = distance(first, second)
-    if metric.startswith(("AbsoluteDistance", "L1Distance")):
-        d_in: Any = far["l1"]
-    elif metric.startswith("L2Distance"):
-        d_in = far["l2"]
-    elif metric.startswith("LInf"):
-        d_in = far["linf"]
-    elif isinstance(first, list) and isinstance(second, list):
-        a, b = Counter(map(repr, first)), Counter(map(repr, second))
+    norm = _norm(measurement)
+    if norm is not None:
+        d_in: Any = distance(first, second)[norm]
+    elif all(isinstance(side, (list, dict)) for side in (first, second)):
+        sides = [
+            zip(*v.values(), strict=True) if isinstance(v, dict) else v for v in (first, second)
+        ]
+        a, b = (Counter(map(repr, side)) for side in sides)
         d_in = sum(((a - b) + (b - a)).values())
     else:
         d_in = 1
     for kind in (float, int):
         try:
             d_out = measurement.map(kind(d_in))
-            return float(d_out if not isinstance(d_out, tuple) else d_out[0])
+            epsilon = float(d_out if not isinstance(d_out, tuple) else d_out[0])
         except Exception:  # noqa: BLE001, S112 another type, or a map that has no bound here
             continue
-    return float("inf")
+        if "ZeroConcentrated" in str(measurement.output_measure):  # as of Gaussian noise
+            return {"law": "normal", "scale": 1.0, "l2": float(np.sqrt(2 * epsilon))}
+        return {"loss": epsilon}
+    return {"loss": float("inf")}
 
 
 def _query(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
-    name = type(args[1]).__name__ if len(args) > 1 else ""
-    if name != "Measurement":
+    query = args[1] if len(args) > 1 else kwargs.get("query")
+    if type(query).__name__ != "Measurement":
         return original(*args, **kwargs)
-    tape.notes["opendp Queryable"] = (
-        "OpenDP's compositor keeps the data in native code: measurements are replayed, and what "
-        "they measure is not seen"
+    _, data = getattr(args[0], "_dpaudit_of", (None, None))
+    return _measured(tape, "opendp.Queryable", query, data, quietly(original, args, kwargs))
+
+
+def _collect(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    """A frame of noisy numbers, whose rows are in no order."""
+    measurement, data = getattr(args[0], "_dpaudit_of", (None, None))
+    frame = quietly(original, args, kwargs)
+    schema: list[Any] = []
+
+    def make() -> Any:
+        made = frame()
+        schema.append(made.schema)
+        return made.to_dict(as_series=False)
+
+    def loss(first: Any, second: Any) -> dict[str, Any]:
+        return _opendp_loss(measurement, first, second) if measurement is not None else {}
+
+    columns = mechanism(
+        tape, "opendp.OnceFrame", make, given=_table(data), scale=str(measurement), loss=loss
     )
-    return mechanism(
-        tape, "opendp.Queryable", quietly(original, args, kwargs), given=None, scale=str(args[1])
-    )
+    return module("polars").DataFrame(columns, schema=(schema or [None])[0])
 
 
 # -- Opacus ------------------------------------------------------------------------------------
@@ -220,6 +273,9 @@ def _opacus(_: Any) -> None:
     for cls in {c for c in vars(optimizers).values() if inspect.isclass(c)}:
         if "add_noise" in vars(cls):
             wrap(cls, "add_noise", _add_noise)
+    accountants = module("opacus.accountants")
+    for cls in {c for c in vars(accountants).values() if inspect.isclass(c)}:
+        wrap(cls, "get_epsilon", _get_epsilon)
 
 
 def _add_noise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
@@ -239,72 +295,181 @@ def _add_noise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     grads = mechanism(
         tape, f"opacus.{type(optimizer).__name__}", make, given=given, law="normal",
         scale=float(optimizer.noise_multiplier) * bound, shape=tuple(given.shape),
-        stated={"sensitivity": bound, "norm": "l2"},
+        stated={"sensitivity": bound, "norm": "l2"}, of_record=True,
     )  # fmt: skip
     for p, grad in zip(params, grads, strict=True):
         p.grad = grad.to(p.dtype).view_as(p)
         p.summed_grad._processed = True
 
 
+def _get_epsilon(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    """What an accountant says that was spent so far; its last word counts."""
+    epsilon = original(*args, **kwargs)
+    spent = float(epsilon), float(kwargs.get("delta", args[1] if len(args) > 1 else 0.0))
+    place = tape.keys.setdefault(("accountant", id(args[0])), len(tape.booked))
+    tape.booked[place : place + 1] = [spent]
+    return epsilon
+
+
 # -- others ------------------------------------------------------------------------------------
 
 
 def _smartnoise(_: Any) -> None:
-    for name in ("laplace", "gaussian", "geometric", "base", "normal"):
+    for name in ("laplace", "gaussian"):
         source = module(f"snsql.sql._mechanisms.{name}")
         for cls in vars(source).values() if source is not None else ():
             if inspect.isclass(cls) and "release" in vars(cls):
                 wrap(cls, "release", _release)
+    wrap(module("snsql.sql.odometer").OdometerHeterogeneous, "spend", _spend_sql)
+    for name in ("base", "pandas", "sqlite"):
+        source = module(f"snsql.sql.reader.{name}")
+        for cls in vars(source).values() if source is not None else ():
+            if inspect.isclass(cls) and "_execute_ast" in vars(cls):
+                wrap(cls, "_execute_ast", _rows)
 
 
 def _release(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     mech, values = args[0], list(args[1] if len(args) > 1 else kwargs["vals"])
     stated = {"epsilon": float(mech.epsilon), "delta": float(mech.delta or 0)}
-    if mech.sensitivity is not None:
-        stated |= {"sensitivity": float(mech.sensitivity * (mech.max_contrib or 1)), "norm": "l1"}  # type: ignore[dict-item]
+    bound = max(abs(v) for v in (mech.lower, mech.upper))
+    stated |= {"sensitivity": float(bound * (mech.max_contrib or 1)), "norm": "l1"}  # type: ignore[dict-item]
     return mechanism(
         tape, f"snsql.{type(mech).__name__}", quietly(original, args, kwargs), given=values,
         shape=(len(values),), scale=getattr(mech, "scale", None), stated=stated,
+        of_record=True,
     )  # fmt: skip
 
 
-def _pydp(_: Any) -> None:
-    native = module("_pydp") or module("pydp._pydp")
-    algorithms = getattr(native, "_algorithms", native)
-    for cls in vars(algorithms).values():
-        if (inspect.isclass(cls) and hasattr(cls, "quick_result")) or hasattr(cls, "add_entries"):
-            for name in ("quick_result", "result", "partial_result"):
-                if name in vars(cls):
-                    wrap(cls, name, _bounded)
-    mechanisms = getattr(native, "_mechanisms", None)
-    for cls in vars(mechanisms).values() if mechanisms is not None else ():
+def _rows(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    """The exact answer to a query, whose rows are groups of records."""
+    rows, query = original(*args, **kwargs), args[1] if len(args) > 1 else kwargs["query"]
+    symbols = getattr(query, "_select_symbols", None) or ()
+    columns = [i for i, s in enumerate(symbols) if type(s.expression).__name__ != "AggFunction"]
+    if not columns or not isinstance(rows, list):
+        return rows
+    found = _Rows(rows)
+    found.groups, found.key = tape.groups, lambda row: repr([row[i] for i in columns])
+    return found
+
+
+class _Rows(list[Any]):
+    """Rows of which each, while it is looked at, is the group that mechanisms are called for."""
+
+    groups: list[str]
+    key: Callable[[Any], str]
+
+    def __getitem__(self, place: Any) -> Any:
+        part = super().__getitem__(place)
+        if isinstance(place, slice):
+            part = _Rows(part)
+            part.groups, part.key = self.groups, self.key
+        return part
+
+    def __iter__(self) -> Any:
+        for row in super().__iter__():
+            self.groups.append(self.key(row))
+            try:
+                yield row
+            finally:
+                self.groups.pop()
+
+
+def _spend_sql(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    privacy = args[1] if len(args) > 1 else kwargs.get("privacy") or args[0].privacy
+    tape.booked.append((float(privacy.epsilon), float(privacy.delta or 0)))
+    return original(*args, **kwargs)
+
+
+def _pydp(pydp: Any) -> None:
+    native = module("pydp._pydp")
+    for cls in vars(native._algorithms).values():
+        for name in ("result", "partial_result", "compute_quantiles"):
+            if inspect.isclass(cls) and name in vars(cls):
+                wrap(cls, name, _bounded)
+        for name in ("add_entry", "add_entries"):
+            if inspect.isclass(cls) and name in vars(cls):
+                wrap(cls, name, _entries)
+    for cls in vars(native._mechanisms).values():
         if inspect.isclass(cls) and hasattr(cls, "add_noise"):
             wrap(cls, "add_noise", _numerical)
+    for cls in vars(native._partition_selection).values():
+        for name in ("should_keep", "noised_value_if_should_keep"):
+            if inspect.isclass(cls) and hasattr(cls, name):
+                wrap(cls, name, _kept_group)
+    del pydp
+
+
+_entered: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+
+
+def _entries(_: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    """Data for an algorithm that keeps it in native code."""
+    values = [*args[1:], *kwargs.values()]
+    _entered.setdefault(args[0], []).extend(base(v) for v in values)
+    return original(*args, **kwargs)
 
 
 def _bounded(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
-    epsilon = getattr(args[0], "epsilon", None)
-    tape.notes["pydp"] = "PyDP aggregates in native code: what it adds noise to is not seen"
+    """An algorithm of its entries: a mechanism whose ε is for all of them."""
+    given = [*_entered.pop(args[0], []), *map(base, args[1:])]
+    known = {"epsilon": getattr(args[0], "epsilon", None), "delta": getattr(args[0], "delta", None)}
+    known |= {k: v for k, v in kwargs.items() if k in known}
+    stated = {k: float(v) for k, v in known.items() if isinstance(v, (int, float))}
     return mechanism(
         tape, f"pydp.{type(args[0]).__name__}.{original.__name__}", quietly(original, args, kwargs),
-        given=[base(a) for a in args[1:]],
-        stated={"epsilon": float(epsilon)} if isinstance(epsilon, (int, float)) else {},
+        given=given, stated=stated,
     )  # fmt: skip
 
 
 def _numerical(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     mech, value = args[0], base(args[1])
-    stated = {
-        n: float(getattr(mech, n))
-        for n in ("epsilon", "sensitivity")
-        if isinstance(getattr(mech, n, None), (int, float))
-    }
-    law = "laplace" if "Laplace" in type(mech).__name__ else "normal"
+    laplace = "Laplace" in type(mech).__name__
+    width = mech.diversity if laplace else mech.std
+    bound = getattr(mech, "sensitivity" if laplace else "l2_sensitivity", None)
+    stated = {"sensitivity": float(bound)} if isinstance(bound, (int, float)) and bound else {}
     return mechanism(
-        tape, f"pydp.{type(mech).__name__}", quietly(original, args, kwargs), given=value, law=law,
-        scale=getattr(mech, "diversity", getattr(mech, "std", None)),
-        stated={**stated, "norm": "l1"},
+        tape, f"pydp.{type(mech).__name__}", quietly(original, (mech, value), kwargs), given=value,
+        law="laplace" if laplace else "normal", scale=width,
+        stated={**stated, "norm": "l1" if laplace else "l2"}, of_record=True,
     )  # fmt: skip
+
+
+def _kept_group(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    """Whether a group of records is released, by their number; ε and δ are for one group."""
+    strategy, groups = args[0], args[0].max_partitions_contributed
+    tape.draws += 1
+    tape.select()
+    return mechanism(
+        tape, f"pydp.{type(strategy).__name__}", quietly(original, args, kwargs),
+        given=base(args[1]), law="bernoulli",
+        stated={"epsilon": strategy.epsilon / groups, "delta": strategy.delta / groups},
+    )  # fmt: skip
+
+
+def _pipeline_dp(_: Any) -> None:
+    backend = module("pipeline_dp.pipeline_backend").LocalBackend
+    for name in ("map_values", "filter", "sample_fixed_per_key"):
+        wrap(backend, name, _each_key)
+
+
+def _each_key(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    """What the local backend does with each key of a collection: a group's calls."""
+    backend, rows, how, *rest = args
+
+    def each_sampled() -> Any:
+        for key, values in backend.group_by_key(rows):
+            pairs = [(key, value) for value in values]
+            sample = functools.partial(original, backend, pairs, how)
+            yield from tape.for_group(key, lambda sample=sample: list(sample()))
+
+    if original.__name__ == "sample_fixed_per_key":
+        return type(backend.group_by_key(()))(each_sampled())
+    if original.__name__ == "filter":
+        return original(
+            backend, rows, lambda row: tape.for_group(row[0], how, row), *rest, **kwargs
+        )
+    pairs = ((key, (key, value)) for key, value in rows)
+    return original(backend, pairs, lambda p: tape.for_group(p[0], how, p[1]), *rest, **kwargs)
 
 
 def _jax(jax: Any) -> None:
@@ -345,6 +510,7 @@ ROWS: dict[str, Callable[[Any], None]] = {
     "opacus.optimizers": _opacus,
     "snsql.sql._mechanisms": _smartnoise,
     "pydp": _pydp,
+    "pipeline_dp": _pipeline_dp,
     "jax": _jax,
 }
 """For each module, what places the hooks in it."""

@@ -72,7 +72,8 @@ class Meta:
             self.heir = True
             meta.off, meta.off0, meta.slope = self.off, self.off0, self.slope
         else:
-            meta.event = {**self.event, "law": f"function of {self.event['law']}", "scale": None}
+            law = self.event["law"].removeprefix("function of ")
+            meta.event = {**self.event, "law": f"function of {law}", "scale": None}
         return meta
 
     @property
@@ -227,6 +228,9 @@ def _sum_of_noise(result: Any, mine: Meta, theirs: Meta, sign: int) -> Any:
     elif known and laws[0] in _HALVES and sign < 0 and widths[0] is not None and same(*widths):
         law, wide = _HALVES[laws[0]], widths[0]
     made.event = {**mine.event, "law": law, "scale": pack(wide)}
+    if mine.event.get("of") and theirs.event.get("of"):
+        alone = [np.multiply(base(m.slope), m.event["of"]["is"]) for m in (mine, theirs)]
+        made.event["of"] = _made_of(alone[0] + sign * alone[1], mine, theirs)
     for name in ("off", "off0"):
         a, b = getattr(mine, name), getattr(theirs, name)
         b = None if b is None else sign * b
@@ -306,7 +310,9 @@ def derive(result: Any, step: str, *parents: Meta) -> Any:
     if any(meta.moved or meta.noised for meta in parents) or not parents:
         return result
     meta = parents[0]
-    made = meta.child(f"~{step}", affine=False, root="+".join(m.root for m in parents))
+    made = meta.child(f"~{step}", affine=False)
+    made.root = made.key  # noise of its own
+    made.event["of"] = _made_of(result, *parents)
     for other in parents[1:]:
         other.used = True
     if made.tape.replays:
@@ -318,6 +324,27 @@ def derive(result: Any, step: str, *parents: Meta) -> Any:
     else:
         made.tape.joins[made.key] = _digest(result)
     return follow(result, made)
+
+
+def _made_of(result: Any, *parents: Meta) -> dict[str, Any] | None:
+    """What noise of another law is made of: the uniform numbers, each from 0 to 1; and itself."""
+    draws: dict[str, list[float]] = {}
+    for meta in parents:
+        if "of" in meta.event:
+            draws |= (meta.event["of"] or {}).get("of", {})
+            continue
+        call, _, part = meta.root.partition("[")
+        packed = meta.event.get("out") or meta.event.get("before", {}).get("out")
+        values = numbers(unpack(packed)) if packed is not None else None
+        ends = numbers(unpack(meta.event["scale"]))
+        if values is None or meta.event["law"] != "uniform" or ends is None:
+            return None
+        low, high = ends if len(ends) == 2 else (0.0, 1.0)
+        if part and not part[:-1].isdigit():
+            return None
+        some = values[int(part[:-1])] if part else values[:16]
+        draws[call + part] = ((np.ravel(some) - low) / (high - low)).tolist()
+    return {"of": draws, "is": np.ravel(base(result))[:16].astype(float).tolist()}
 
 
 def _digest(value: Any) -> str:
@@ -349,7 +376,8 @@ def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
         tape.joins[made.key] = (pack(operand), pack(result))
         return result
     before = tape.joins.get(made.key)
-    then, outcome = (None, None) if before is None else map(unpack, before)
+    then: Any = None if before is None else unpack(before[0])
+    outcome: Any = None if before is None else unpack(before[1])
     if before is None or (np.shape(operand), np.shape(result)) != (
         np.shape(then),
         np.shape(outcome),
@@ -361,7 +389,7 @@ def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
     elif not same(operand, then):
         first, second = (np.clip(np.asarray(p, np.float64), 0, 1) for p in (then, operand))
         coins = {**meta.event, "law": "bernoulli"}
-        tape.moves(coins, first, second, loss=choice_loss(first, second))
+        tape.moves(coins, first, second, loss=coin_losses(first, second))
     return outcome
 
 
@@ -369,14 +397,13 @@ def _less(off: Any, operand: Any) -> Any:
     return -base(operand) if off is None else off - base(operand)
 
 
-def choice_loss(first: Any, second: Any) -> float:
-    """The largest |log ratio| of two coins' outcomes, summed over coins; ∞ if one is impossible."""
+def coin_losses(first: Any, second: Any) -> list[float]:
+    """Largest log ratio of two rows of coins' outcomes, either way; ∞ if one is impossible."""
+    a, b = np.broadcast_arrays(*(np.asarray(p, np.float64) for p in (first, second)))
     with np.errstate(all="ignore"):
-        ratios = [
-            np.abs(np.log(a) - np.log(b)) for a, b in ((first, second), (1 - first, 1 - second))
-        ]
-    largest = np.where(np.asarray(first) == np.asarray(second), 0.0, np.fmax(*ratios))
-    return float(np.nan_to_num(largest, nan=np.inf, posinf=np.inf).sum())
+        heads, tails = np.log(a) - np.log(b), np.log1p(-a) - np.log1p(-b)
+    ways = [np.where(a == b, 0.0, np.fmax(sign * heads, sign * tails)) for sign in (1, -1)]
+    return [float(np.nan_to_num(way, nan=np.inf, posinf=np.inf).sum()) for way in ways]
 
 
 # -- numbers -----------------------------------------------------------------------------------
@@ -467,7 +494,13 @@ def _number_class(name: str, parent: type, plain: type) -> Any:
         return plain(getattr(parent, f"__{plain.__name__}__")(self))
 
     def text(self: Any) -> str:
+        if self._m is not None:
+            self._m.released = True  # in a text, which is followed no further
         return repr(_dpaudit_plain(self))
+
+    def formatted(self: Any, how: str) -> str:
+        text(self)
+        return format(_dpaudit_plain(self), how)
 
     def ufunc(self: Any, function: Any, method: str, *inputs: Any, **more: Any) -> Any:
         del self
@@ -476,7 +509,7 @@ def _number_class(name: str, parent: type, plain: type) -> Any:
     methods = {k: v for k, v in vars(_Number).items() if callable(v)}
     own = {
         "_dpaudit_plain": _dpaudit_plain, "__repr__": text, "__str__": text,
-        "__array_ufunc__": ufunc, "item": _Number.__pos__,
+        "__format__": formatted, "__array_ufunc__": ufunc, "item": _Number.__pos__,
         "__doc__": f"A {plain.__name__} that follows noise.",
     }  # fmt: skip
     return type(name, (parent, Follower), {**methods, **own})
@@ -661,7 +694,8 @@ def settle(tape: Tape) -> None:
     ends: dict[str, list[Meta]] = {}
     for meta in tape.metas:
         if (not meta.heir and meta.off is not None) or (meta.released and meta.affine):
-            ends.setdefault(meta.root, []).append(meta)
+            of = meta.event.get("of")
+            ends.setdefault(repr(of) if of else meta.root, []).append(meta)
     for root, chains in ends.items():
         known = [_scaled(m.off, m.off0, m.slope) for m in chains]
         number = root.split("[")
@@ -685,7 +719,12 @@ def settle(tape: Tape) -> None:
             slope = np.abs(base(meta.slope))
             wide = unpack(meta.event["scale"])
             wide = None if wide is None else slope * np.asarray(wide)
-            tape.moves({**meta.event, "scale": pack(wide)}, meta.off0, meta.off)
+            more = (
+                {"of": meta.event["of"], "slope": float(np.max(slope))}
+                if "of" in meta.event
+                else {}
+            )
+            tape.moves({**meta.event, "scale": pack(wide)}, meta.off0, meta.off, **more)
 
 
 def _scaled(off: Any, off0: Any, slope: Any) -> tuple[Any, Any]:
@@ -720,7 +759,9 @@ def lost(tape: Tape) -> list[dict[str, Any]]:
     return [
         event
         for event in tape.now
-        if event["law"] not in (*_SILENT, "mechanism") and str(event["call"]) not in used
+        if event["law"] not in _SILENT
+        and not event.get("inside")
+        and str(event["call"]) not in used
     ]
 
 

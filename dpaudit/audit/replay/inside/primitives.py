@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .hooks import place_hook, quietly
-from .noise import Follower, choice_loss, derive, meta_of, start
+from .noise import Follower, coin_losses, derive, meta_of, start
 from .tape import COINS, Tape, current, running
 from .values import base, numbers, unpack
 
@@ -107,11 +107,11 @@ def draw(
     given = values.get(row.location) if row.location else None
     if row.given:
         given = [base(values.get(n)) for n in row.given]
-    scale = tuple(base(values[n]) for n in row.scale if n in values) or 1.0
+    scale: Any = tuple(base(values[n]) for n in row.scale if n in values) or 1.0
     if row.rate:
         with np.errstate(all="ignore"):
             scale = np.divide(1.0, scale)
-    size = values.get("size")
+    size: Any = values.get("size")
     if row.law == "permutation":
         size = _length(values.get("x"))
     elif row.law == "choice":
@@ -147,20 +147,21 @@ def _numbers(part: Any) -> Any:
     return [] if array is None else array
 
 
-def _loss(row: Row, then: Any, now: Any, draws: int) -> float:
-    """The largest |log ratio| of the law's outcomes, for all draws; ∞ where it is not known."""
+def _loss(row: Row, then: Any, now: Any, draws: int) -> list[float] | None:
+    """The largest log ratio of the law's outcomes, either way, for all draws; None: not known."""
     if row.law == "choice":
         a, b = (_chances(*given) for given in (then, now))
         if len(a) != len(b):
-            return math.inf
+            return [math.inf, math.inf]
         with np.errstate(all="ignore"):
-            ratio = np.where(a == b, 0.0, np.abs(np.log(a) - np.log(b)))
-        return draws * float(np.nan_to_num(ratio, nan=math.inf, posinf=math.inf).max(initial=0))
+            ratio = np.where(a == b, 0.0, np.log(a) - np.log(b))
+        most = [np.nan_to_num(way, nan=math.inf).max(initial=0.0) for way in (ratio, -ratio)]
+        return [draws * float(one) for one in most]
     if row.law == "binomial" and np.array_equal(then[0], now[0]):
         first, second = (np.asarray(p[1], dtype=np.float64) for p in (then, now))
         times = draws if first.ndim == 0 else 1
-        return times * float(np.max(now[0])) * choice_loss(first, second)
-    return math.inf
+        return [times * float(np.max(now[0])) * loss for loss in coin_losses(first, second)]
+    return None
 
 
 def _chances(weights: Any, summed: Any = None) -> Any:

@@ -152,6 +152,7 @@ class Run:
         self.tape = one = Tape(str(job["seed"]), None if record is None else record["events"])
         if record is not None:
             one.joins = record["joins"]
+            one.replaced = record["records"] == len(job["records"])
         data = pipeline.made(job["records"])
         _install()
         primitives.reseed(one)
@@ -206,6 +207,7 @@ class Run:
         else:
             result["record"] = {
                 "events": one.now, "joins": one.joins, "raised": self.raised,
+                "records": len(self.job["records"]),
                 "written": self.written, "where": one.where,
                 "leaves": [_leaf(path, v) for path, v in self.parts],
             }  # fmt: skip

@@ -26,12 +26,16 @@ class Tape:
     """Records the calls of a run, or replays them: a call then returns what was recorded.
 
     ``events`` are dicts of plain values. On a replay, ``found`` are the differences, each with its
-    ``kind`` and place, and ``moved`` says for each noised input how far it moved.
+    ``kind`` and place, and ``moved`` says for each noised input how far it moved. ``replaced``: the
+    data sets have as many records, so one is changed.
     """
 
     def __init__(self, seed: str, events: list[dict[str, Any]] | None = None) -> None:
         self.replays = events is not None
-        self.events: list[dict[str, Any]] = [] if events is None else events
+        self.events: list[dict[str, Any]] = [e for e in events or () if not e.get("key")]
+        self.keyed: dict[str, Any] = {e["key"]: e for e in events or () if e.get("key")}
+        self.groups: list[str] = []
+        self.replaced = False
         self.joins: dict[str, Any] = {}
         self.now: list[dict[str, Any]] = []
         self.cursor = 0
@@ -75,7 +79,8 @@ class Tape:
         ``given`` is the input that noise is added to, or parameters that the law follows; a
         difference in ``scale`` is one of the law. ``stated`` is what the library says of the call:
         sensitivity and its norm, ε, δ. ``seeded`` is the generator's seed if somebody chose it.
-        ``keep`` False: the output is made again on a replay.
+        ``keep`` False: the output is made again on a replay. Calls for a group of records
+        (:meth:`for_group`) are found by its key, in any order.
         """
         if threading.get_ident() != self.thread:
             self.notes["threads"] = f"{name} is called by other threads, whose order is not fixed"
@@ -87,7 +92,13 @@ class Tape:
         }  # fmt: skip
         self.now.append(now)
         self.draws += law not in COINS
-        before = self._expected(now) if self.replays else None
+        if self.groups:
+            of = f"{name} of {self.groups[-1]}"
+            self.keys[of] = self.keys.get(of, 0) + 1
+            now["key"] = f"{of}, {self.keys[of]}"
+        before = None
+        if self.replays and not self.stopped:
+            before = self.keyed.pop(now["key"], None) if self.groups else self._expected(now)
         if before is None or not before.get("kept"):
             made = make()
             if not self.replays:
@@ -106,9 +117,7 @@ class Tape:
         return output, now
 
     def _expected(self, now: dict[str, Any]) -> dict[str, Any] | None:
-        """The recorded event for a call; None once the runs have parted."""
-        if self.stopped:
-            return None
+        """The recorded event for a call."""
         if self.cursor >= len(self.events):
             self.stop("control flow", now, "no further call", f"{now['name']} is called")
             return None
@@ -128,6 +137,14 @@ class Tape:
                 self.stop("shape", now, shown(before["shape"]), shown(now["shape"]))
                 return None
         return before
+
+    def for_group(self, key: Any, function: Callable[..., Any], *args: Any) -> Any:
+        """``function(*args)``, whose calls are those of one group of records, such as a city's."""
+        self.groups.append(repr(key))
+        try:
+            return function(*args)
+        finally:
+            self.groups.pop()
 
     def _compare(self, now: dict[str, Any], before: dict[str, Any]) -> None:
         if before["scale"] != now["scale"] and not same(
@@ -197,6 +214,10 @@ class Tape:
 
     def finish(self) -> None:
         """Note calls of the recorded run that this one did not make."""
+        for event in self.keyed.values():  # of groups that nobody is in any more
+            then = numbers(unpack(event["given"]))
+            if then is not None and event.get("inside") and not self.stopped:
+                self.moves(event, then, 0 * then)
         if self.replays and not self.stopped and self.cursor < len(self.events):
             event = self.events[self.cursor]
             self.differ("control flow", event, f"{event['name']} is called", "no further call")

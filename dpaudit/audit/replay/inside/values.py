@@ -33,8 +33,8 @@ def pack(value: Any) -> Any:
     if isinstance(value, np.generic):
         return ("array", value.dtype.str, (), value.tobytes(), True)
     if isinstance(value, _PLAIN):  # of a class of its own, e.g. an enumeration
-        kind = next(k for k in _PLAIN if isinstance(value, k))
-        return kind(value) if kind is not str else str.__str__(value)
+        plain: Any = next(k for k in _PLAIN if isinstance(value, k))
+        return plain(value) if plain is not str else str.__str__(value)
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "O":
             return ("objects", value.shape, [pack(v) for v in value.ravel().tolist()])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import hashlib
 import io
 import logging
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from types import CodeType, FrameType
@@ -23,8 +23,8 @@ _added: list[bool] = []
 _SEEN = {
     "os.fork": "another process", "os.forkpty": "another process", "os.exec": "another program",
     "os.posix_spawn": "another program", "subprocess.Popen": "another program",
-    "os.system": "another program", "_thread.start_new_thread": "a thread",
-    "socket.connect": "a connection", "ctypes.dlopen": "native code",
+    "os.system": "another program", "socket.connect": "a connection",
+    "ctypes.dlopen": "native code",
 }  # fmt: skip
 
 
@@ -67,7 +67,10 @@ class Channels:
 
     def unseen(self) -> list[str]:
         """What was started that the hooks do not reach."""
-        return sorted({f"{kind}: {name}" for kind, name in self.events if kind != "file"})
+        names = {
+            f"{kind}: {name}" if name else kind for kind, name in self.events if kind != "file"
+        }
+        return sorted(names)
 
 
 class _Log(logging.Handler):
@@ -88,14 +91,19 @@ def watching() -> Iterator[Channels]:
         _added.append(True)
     channels = Channels()
     handler, root = _Log(channels), logging.getLogger()
-    before = warnings.showwarning
+    before, start = warnings.showwarning, threading._start_new_thread  # type: ignore[attr-defined]
     root.addHandler(handler)
-    real = sys.stdout, builtins.print
+    real = sys.stdout
 
     def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
         channels.messages.append(f"{category.__name__}: {message}"[:400])
 
+    def thread(*args: Any, **kwargs: Any) -> Any:  # Python 3.11 has no event for it
+        channels.events.append(("a thread", ""))
+        return start(*args, **kwargs)
+
     try:
+        threading._start_new_thread = thread  # type: ignore[attr-defined]
         with warnings.catch_warnings(), contextlib.redirect_stdout(channels.stdout):
             warnings.simplefilter("always")
             warnings.showwarning = show
@@ -104,8 +112,9 @@ def watching() -> Iterator[Channels]:
     finally:
         _events = None
         warnings.showwarning = before
+        threading._start_new_thread = start  # type: ignore[attr-defined]
         root.removeHandler(handler)
-        sys.stdout = real[0]
+        sys.stdout = real
 
 
 class Lines:

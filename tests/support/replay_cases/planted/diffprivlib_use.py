@@ -11,57 +11,54 @@ JOBS = ("nurse", "baker", "pilot")
 STAFF = [{"job": JOBS[i % 3]} for i in range(20)]
 
 
-def numbers(data):
-    """The numbers of the data set within ±10⁶; a missing one counts as 0."""
-    values = np.nan_to_num(np.asarray(data, dtype=float).reshape(-1))
-    return np.clip(values, -1e6, 1e6)
+def numbers(data, high=1e6):
+    """The numbers of the data set between 0 and a bound; a missing one counts as 0."""
+    return np.clip(np.nan_to_num(np.asarray(data, dtype=float).reshape(-1)), 0, high)
 
 
 def sensitivity_of_a_count(data):
     """A sum of values up to 100 with the sensitivity of a count."""
-    total = float(np.clip(numbers(data), 0, 100).sum())
-    return mechanisms.Laplace(epsilon=EPSILON, sensitivity=1).randomise(total)
+    mech = mechanisms.Laplace(epsilon=EPSILON, sensitivity=1)
+    return mech.randomise(float(numbers(data, 100).sum()))  # mistake
 
 
 def sensitivity_without_clipping(data):
     """The sensitivity is for values up to 100, which nothing enforces."""
-    return mechanisms.Laplace(epsilon=EPSILON, sensitivity=100).randomise(
-        float(numbers(data).sum())
-    )
+    mech = mechanisms.Gaussian(epsilon=EPSILON, delta=1e-5, sensitivity=100)
+    return mech.randomise(float(numbers(data).sum()))  # mistake
 
 
 def sensitivity_of_the_data(data):
     """The sensitivity is the largest value."""
-    values = np.clip(numbers(data), 0, None)
-    mech = mechanisms.Laplace(epsilon=EPSILON, sensitivity=max(float(values.max(initial=0)), 1.0))
-    return mech.randomise(float(values.sum()))
+    largest = max(float(numbers(data).max(initial=0)), 1.0)
+    mech = mechanisms.Laplace(epsilon=EPSILON, sensitivity=largest)
+    return mech.randomise(float(numbers(data).sum()))  # mistake
 
 
 def random_state_fixed(data):
     """An example's random_state stayed."""
     mech = mechanisms.Geometric(epsilon=EPSILON, sensitivity=1, random_state=7)
-    return mech.randomise(len(data))
+    return mech.randomise(len(data))  # mistake
 
 
 def histogram_without_range(data):
     """No range: the library takes the data's and warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        counts, edges = tools.histogram(numbers(data), epsilon=EPSILON, bins=4)
-    return counts.tolist(), edges.tolist()
+        return tools.histogram(numbers(data), epsilon=EPSILON, bins=4)[0].tolist()  # mistake
 
 
 def mean_without_bounds(data):
     """No bounds: the library takes the data's and warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return float(tools.mean(numbers(data), epsilon=EPSILON))
+        return float(tools.mean(numbers(data), epsilon=EPSILON))  # mistake
 
 
 def mean_of_unknown_size(data):
     """The tool is for a known number of records; here it is private."""
-    values = numbers(data)
-    return float(tools.mean(values, epsilon=EPSILON, bounds=(0, 100))) if len(values) else 0.0
+    values = np.append(numbers(data, 100), 0.0)
+    return float(tools.mean(values, epsilon=EPSILON, bounds=(0, 100)))  # mistake
 
 
 def candidates_of_the_data(data):
@@ -69,55 +66,30 @@ def candidates_of_the_data(data):
     jobs = sorted({str(r["job"]) for r in data}) or ["none"]
     utility = [sum(str(r["job"]) == job for r in data) for job in jobs]
     mech = mechanisms.Exponential(epsilon=EPSILON, sensitivity=1, utility=utility, candidates=jobs)
-    return mech.randomise()
+    return mech.randomise()  # mistake
 
 
-def two_accountants(data):
-    """Two budgets of ε each for one data set."""
-    values = numbers(data)
-    total = tools.sum(
-        values, epsilon=EPSILON, bounds=(0, 100), accountant=BudgetAccountant(EPSILON, 0)
-    )
-    old = tools.count_nonzero(
-        values >= 65, epsilon=EPSILON, accountant=BudgetAccountant(EPSILON, 0)
-    )
-    return {"sum": float(total), "old": int(old)}
+def four_accountants(data):
+    """Four budgets of ε each for one data set."""
+    told = []
+    for age in (10, 20, 30, 40):
+        budget, over = BudgetAccountant(EPSILON, 0), numbers(data) >= age
+        told.append(tools.count_nonzero(over, epsilon=EPSILON, accountant=budget))  # mistake
+    return told
 
 
-def jobs_beside_the_noise(data):
-    """Every job has its noise; the number of records has none."""
-    mech = mechanisms.Geometric(epsilon=EPSILON, sensitivity=1)
-    noisy = {job: mech.randomise(sum(r["job"] == job for r in data)) for job in JOBS}
-    return {**noisy, "all": len(data)}
-
-
-ADD = {
-    "data": AGES,
-    "adjacency": "add-remove",
-    "claim": {"epsilon": EPSILON},
-    "neighbour": [*AGES, 90.0],
-}
-FAR = {**ADD, "neighbour": [*AGES, 500.0]}
-REPLACE = {**ADD, "adjacency": "replace", "neighbour": [*AGES[:-1], 500.0]}
-JOBS_ADDED = {**ADD, "data": STAFF, "neighbour": [*STAFF, {"job": "spy"}]}
+ADD = {"data": AGES, "adjacency": "add-remove", "claim": {"epsilon": EPSILON, "delta": 0.0}}
+REPLACE = ADD | {"adjacency": "replace"}
+GAUSSIAN = ADD | {"claim": {"epsilon": EPSILON, "delta": 1e-5}}
 CASES = {
-    "sensitivity_of_a_count": {**ADD, "expect": "sensitivity", "or": ["budget"]},
-    "sensitivity_without_clipping": {**FAR, "expect": "sensitivity", "or": ["budget"]},
-    "sensitivity_of_the_data": {**FAR, "expect": "scale"},
-    "random_state_fixed": {**ADD, "expect": "seed"},
-    "histogram_without_range": {**FAR, "expect": "release", "or": ["sensitivity", "budget"]},
-    "mean_without_bounds": {**REPLACE, "expect": "scale"},
-    "mean_of_unknown_size": {**ADD, "expect": "scale"},
-    "candidates_of_the_data": {
-        **JOBS_ADDED,
-        "expect": "scale",
-        "or": ["control flow", "domain", "sensitivity", "shape"],
-    },
-    "two_accountants": {
-        **REPLACE,
-        "data": [0.0] * 9,
-        "neighbour": [*[0.0] * 8, 100.0],
-        "expect": "budget",
-    },
-    "jobs_beside_the_noise": {**JOBS_ADDED, "expect": "release"},
+    "sensitivity_of_a_count": ADD | {"expect": "sensitivity, budget"},
+    "sensitivity_without_clipping": GAUSSIAN | {"expect": "sensitivity, budget"},
+    "sensitivity_of_the_data": ADD | {"expect": "scale"},
+    "random_state_fixed": ADD | {"expect": "seed"},
+    "histogram_without_range": ADD | {"expect": "sensitivity, budget, release"},
+    "mean_without_bounds": REPLACE | {"expect": "scale"},
+    "mean_of_unknown_size": ADD | {"expect": "scale"},
+    "candidates_of_the_data": ADD
+    | {"data": STAFF, "expect": "scale, control flow, domain, sensitivity, shape"},
+    "four_accountants": REPLACE | {"data": [0.0, 100.0] * 5, "expect": "budget"},
 }

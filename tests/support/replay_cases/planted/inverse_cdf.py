@@ -9,7 +9,7 @@ VISITS = [{"visits": i % 7} for i in range(28)]
 
 def visits(data):
     """Visits up to 10 of each record; 0 where they are missing."""
-    known = [v for v in (r["visits"] for r in data) if v is not None and v == v]
+    known = [r["visits"] for r in data if r["visits"] is not None and r["visits"] == r["visits"]]
     return sum(float(min(max(v, 0), 10)) for v in known)
 
 
@@ -21,49 +21,37 @@ def noise(scale, rng=random):
 
 def sign_lost(data):
     """The sign is forgotten: the noise is never negative."""
-    return visits(data) - 10 / EPSILON * math.log(1 - random.random())
+    return visits(data) - 10 / EPSILON * math.log(1 - random.random())  # mistake
 
 
 def sign_of_the_data(data):
     """The sign of the noise is that of the parity of the count."""
     size = -10 / EPSILON * math.log(1 - random.random())
-    return visits(data) + (size if len(data) % 2 else -size)
+    return visits(data) + (size if len(data) % 2 else -size)  # mistake
 
 
-def uniform_of_a_seed(data):
-    """The uniform number comes from a generator that the data seeds."""
-    return visits(data) + noise(10 / EPSILON, random.Random(int(visits(data))))
-
-
-def scale_of_the_maximum(data):
-    """The scale is the largest value in the data."""
-    largest = max((float(min(max(r["visits"] or 0, 1), 10)) for r in data), default=1.0)
-    return visits(data) + noise(largest / EPSILON)
+def scale_of_the_mean(data):
+    """The scale is one more than the mean of the data."""
+    mean = visits(data) / max(len(data), 1)
+    return visits(data) + (1 + mean) * noise(10 / EPSILON)  # mistake
 
 
 def sensitivity_forgotten(data):
     """A record moves the sum by 10; the noise is for 1."""
-    return visits(data) + noise(1 / EPSILON)
+    return visits(data) + noise(1 / EPSILON)  # mistake
 
 
 def one_uniform_for_two(data):
     """Two statistics take their noise from one uniform number."""
-    u = min(max(random.random(), 1e-12), 1 - 1e-12)
-    size = math.log(u / (1 - u)) / EPSILON
-    return {"sum": visits(data) + 20 * size, "count": len(data) + 2 * size}
+    size = math.log(max(random.random(), 2.0**-53) / max(random.random(), 2.0**-53)) / EPSILON
+    return {"sum": visits(data) + 20 * size, "count": len(data) + 2 * size}  # mistake
 
 
-ADD = {
-    "data": VISITS,
-    "adjacency": "add-remove",
-    "claim": {"epsilon": EPSILON},
-    "neighbour": [*VISITS, {"visits": 9}],
-}
+ADD = {"data": VISITS, "adjacency": "add-remove", "claim": {"epsilon": EPSILON, "delta": 0.0}}
 CASES = {
-    "sign_lost": {**ADD, "expect": "budget", "or": ["release"]},
-    "sign_of_the_data": {**ADD, "expect": "release", "or": ["budget", "scale"]},
-    "uniform_of_a_seed": {**ADD, "expect": "seed"},
-    "scale_of_the_maximum": {**ADD, "expect": "scale", "or": ["release", "budget"]},
-    "sensitivity_forgotten": {**ADD, "expect": "budget", "or": ["release"]},
-    "one_uniform_for_two": {**ADD, "expect": "reuse", "or": ["release", "budget"]},
+    "sign_lost": ADD | {"expect": "budget, release"},
+    "sign_of_the_data": ADD | {"expect": "scale, release"},
+    "scale_of_the_mean": ADD | {"expect": "scale, release"},
+    "sensitivity_forgotten": ADD | {"expect": "budget, release"},
+    "one_uniform_for_two": ADD | {"expect": "reuse"},
 }

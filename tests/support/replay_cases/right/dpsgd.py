@@ -54,20 +54,6 @@ def logistic_subsampled(data):
     return w.tolist()
 
 
-def least_squares_momentum(data):
-    """Linear regression with momentum and averaged iterates."""
-    rows = matrix(data)
-    x, y = rows[:, :2], rows[:, 2]
-    w, speed, mean = np.zeros(2), np.zeros(2), np.zeros(2)
-    for step in range(STEPS):
-        clipped = clip_rows((x @ w - y)[:, None] * x)
-        noisy = (clipped.sum(axis=0) + np.random.normal(scale=NOISE, size=2)) / BATCH
-        speed = 0.9 * speed + noisy
-        w = w - RATE * speed
-        mean += (w - mean) / (step + 1)
-    return {"weights": mean, "steps": STEPS}
-
-
 def adaptive_clipping(data):
     """Two steps; the clipping norm follows a noisy count of small gradients."""
     rng = np.random.default_rng()
@@ -182,11 +168,10 @@ def teachers(data):
 
 APPROXIMATE = {"epsilon": EPSILON, "delta": DELTA}
 ADD = {"data": POINTS, "adjacency": "add-remove", "claim": APPROXIMATE}
-PURE = {**ADD, "claim": {"epsilon": EPSILON}}
+PURE = {**ADD, "claim": {"epsilon": EPSILON, "delta": 0.0}}
 CASES = {
     "logistic_numpy": ADD,
     "logistic_subsampled": ADD,
-    "least_squares_momentum": ADD,
     "adaptive_clipping": ADD,
     "regression_of_moments": PURE,
     "kmeans": PURE,

@@ -98,10 +98,10 @@ def shuffled_answers(data):
     return told
 
 
-REPLACE = {"data": SURVEY, "adjacency": "replace", "claim": {"epsilon": EPSILON}}
+REPLACE = {"data": SURVEY, "adjacency": "replace", "claim": {"epsilon": EPSILON, "delta": 0.0}}
 CASES = {
     "often_random": REPLACE,
-    "often_two_coins": {**REPLACE, "claim": {"epsilon": 1.0987}},
+    "often_two_coins": REPLACE | {"claim": {"epsilon": 1.0987, "delta": 0.0}},
     "often_xor": REPLACE,
     "often_bernoulli": REPLACE,
     "answers_of_three": REPLACE,

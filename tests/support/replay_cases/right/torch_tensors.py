@@ -54,13 +54,6 @@ def sum_distribution(data):
     return torch.distributions.Normal(total, SIGMA).sample()
 
 
-def levels_laplace(data):
-    """Counts of public levels with a distribution's noise."""
-    counts = torch.bincount(levels(data), minlength=6).double()
-    noise = torch.distributions.Laplace(torch.zeros(6).double(), 1 / EPSILON)
-    return (counts + noise.sample()).clamp(min=0).tolist()
-
-
 def levels_rsample(data):
     """Scalar noise, drawn for each level."""
     counts = torch.bincount(levels(data), minlength=6)
@@ -83,24 +76,16 @@ def largest_level(data):
     return int(noisy.argmax())
 
 
-def normalised_direction(data):
-    """The direction of a noisy sum."""
-    noisy = unit_rows(data).sum(dim=0) + SIGMA * torch.randn(3).double()
-    return torch.nn.functional.normalize(noisy, dim=0)
-
-
 APPROXIMATE = {"epsilon": EPSILON, "delta": DELTA}
 ROWS = {"data": SCORES, "adjacency": "add-remove", "claim": APPROXIMATE}
-NUMBERS = {"data": LEVELS, "adjacency": "add-remove", "claim": {"epsilon": EPSILON}}
+NUMBERS = {"data": LEVELS, "adjacency": "add-remove", "claim": {"epsilon": EPSILON, "delta": 0.0}}
 CASES = {
     "sum_normal": ROWS,
     "sum_randn": ROWS,
     "sum_in_place": ROWS,
     "sum_of_filled_noise": ROWS,
     "sum_distribution": ROWS,
-    "levels_laplace": NUMBERS,
     "levels_rsample": NUMBERS,
     "levels_histc": NUMBERS,
     "largest_level": NUMBERS,
-    "normalised_direction": ROWS,
 }
