@@ -1,0 +1,1 @@
+"""Replays measured: published violations, on the releases that have them."""
