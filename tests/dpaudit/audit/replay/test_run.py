@@ -228,11 +228,11 @@ def test_a_doubt_that_all_releases_contradict_is_advice(doubtful, releases):
 
 @pytest.mark.parametrize(
     ("moved", "delta"),
-    [({}, 0.0), ({"law": "normal"}, 1e-5), ({"l1": 3.0, "l0": 3.0}, 1e-5)],
+    [({}, 0.0), ({"law": "normal"}, 1e-5), ({"l1": 8.0, "l0": 3.0}, 1e-5)],
 )
 def test_released_sums_need_no_release_to_exceed_the_claim(moved, delta):
     found = evidence()
-    found.moved[2] = [{**LAPLACE, "l1": 2.0, "l2": 2.0, "exact": True, **moved}]
+    found.moved[2] = [{**LAPLACE, "l1": 4.0, "l2": 4.0, "l0": 1.0, "exact": True, **moved}]
     result = judged(found, seconds=0, delta=delta)
     assert [(d.kind, d.outcome) for d in result.divergences] == [("budget", "finding")]
     found.moved[2][0]["exact"] = False
