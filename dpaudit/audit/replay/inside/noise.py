@@ -37,6 +37,7 @@ class Meta:
 
     __slots__ = (
         "affine",
+        "compared",
         "event",
         "heir",
         "key",
@@ -56,7 +57,7 @@ class Meta:
         self.off0: Any = None
         self.slope: Any = 1.0
         self.affine = True
-        self.heir = self.used = self.released = False
+        self.heir = self.used = self.released = self.compared = False
         self.uses: dict[str, int] = {}
         tape.metas.append(self)
 
@@ -365,12 +366,12 @@ def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
     meta.used = True
     meta.tape.select()
     coin = meta.event["law"] == "uniform" and meta.off is None
-    if (mine is not None and theirs is not None) or not meta.affine:
-        return result
     operand = base(other if mine is not None else value)
-    if numbers(operand) is None:
+    both = mine is not None and theirs is not None
+    if both or not meta.affine or how in (operator.eq, operator.ne) or numbers(operand) is None:
         return result
     made, tape = meta.child(f"{how.__name__}"), meta.tape
+    made.compared = True
     made.off, made.off0 = (None, None) if coin else (_less(meta.off, operand),) * 2
     if not tape.replays:
         tape.joins[made.key] = (pack(operand), pack(result))
@@ -387,10 +388,19 @@ def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
     if not coin:
         made.off0 = _less(meta.off0, then)
     elif not same(operand, then):
-        first, second = (np.clip(np.asarray(p, np.float64), 0, 1) for p in (then, operand))
+        first, second = (_chance(meta, p) for p in (then, operand))
         coins = {**meta.event, "law": "bernoulli"}
         tape.moves(coins, first, second, loss=coin_losses(first, second))
     return outcome
+
+
+def _chance(meta: Meta, limit: Any) -> Any:
+    """The probability that a uniform number is below a limit."""
+    ends = numbers(unpack(meta.event["scale"]))
+    low, high = ends if ends is not None and len(ends) == 2 else (0.0, 1.0)
+    with np.errstate(all="ignore"):
+        part = (np.asarray(limit, np.float64) / base(meta.slope) - low) / (high - low)
+    return np.clip(part, 0, 1)
 
 
 def _less(off: Any, operand: Any) -> Any:
@@ -700,46 +710,55 @@ def settle(tape: Tape) -> None:
             of = meta.event.get("of")
             ends.setdefault(repr(of) if of else meta.root, []).append(meta)
     for root, chains in ends.items():
-        known = [_scaled(m.off, m.off0, m.slope) for m in chains]
-        number = root.split("[")
-        if len(number) == 2 and number[1][:-1].isdigit():  # an element, whose array may be used too
-            i = int(number[1][:-1])
-            known += [
-                tuple(
-                    part.flat[i] if part.size > 1 else part
-                    for part in _scaled(m.off, m.off0, m.slope)
-                )
-                for m in ends.get(number[0], ())
-                if np.ndim(m.off) == 1 and i < np.size(m.off)
-            ]
-        _reused(tape, chains[0], known)
-        steps = [now - then for now, then in known[: len(chains)]]
-        for i, meta in enumerate(chains):
-            moved = steps[i]
-            alike = [k for k, m in enumerate(steps) if m.shape == moved.shape and _near(m, moved)]
-            if not moved.any() or min(alike, default=i) < i:
+        own = [_scaled(m) for m in chains]
+        steps = [now - then for now, then in own]
+        chosen = [m.compared and not step.any() for m, step in zip(chains, steps, strict=True)]
+        added = [pair for pair, c in zip(own, chosen, strict=True) if not c]
+        _reused(tape, chains[0], [*added, *_of_array(root, ends)])
+        for i, (meta, step) in enumerate(zip(chains, steps, strict=True)):
+            alike = [k for k, s in enumerate(steps) if s.shape == step.shape and _near(s, step)]
+            if not step.any() or min(alike, default=i) < i:
                 continue  # what an earlier chain of the same draw says already
-            wide = unpack(meta.event["scale"])
-            shown = [chains[k] for k in alike if chains[k].released]
-            more: dict[str, Any] = {"exact": any(m.affine and m.off is not None for m in shown)}
-            if meta.event["law"] in _KNOWN and wide is not None:
-                with np.errstate(all="ignore"):
-                    ratios = np.where(moved == 0, 0.0, np.abs(moved) / np.asarray(wide, float))
-                more["ratios"] = {
-                    "l1": float(ratios.sum()),
-                    "l2": float(np.sqrt(np.square(ratios).sum())),
-                }
-            if meta.event.get("of"):
-                more |= {"of": meta.event["of"], "slope": float(np.max(np.abs(base(meta.slope))))}
-            wide = None if wide is None else np.abs(base(meta.slope)) * np.asarray(wide)
-            tape.moves({**meta.event, "scale": pack(wide)}, meta.off0, meta.off, **more)
+            if any(chosen):  # e.g. drawn again until it is positive
+                meta.event = {**meta.event, "law": f"{meta.event['law']}, chosen", "scale": None}
+            shown = any(chains[k].released and chains[k].affine for k in alike)
+            _moved(tape, meta, step, shown)
 
 
-def _scaled(off: Any, off0: Any, slope: Any) -> tuple[Any, Any]:
-    """Data that was added, now and when recorded, as multiples of the noise."""
-    parts = (np.asarray(0.0 if v is None else base(v), np.float64) for v in (off, off0))
+def _of_array(root: str, ends: dict[str, list[Meta]]) -> list[tuple[Any, Any]]:
+    """Chains of the array that an element is of, at the element's place."""
+    array, _, place = root.partition("[")
+    if not place[:-1].isdigit():
+        return []
+    i = int(place[:-1])
+    whole = [m for m in ends.get(array, ()) if np.ndim(m.off) == 1 and i < np.size(m.off)]
+    return [
+        (now.flat[i if now.size > 1 else 0], then.flat[i if then.size > 1 else 0])
+        for now, then in map(_scaled, whole)
+    ]
+
+
+def _moved(tape: Tape, meta: Meta, step: Any, shown: bool) -> None:
+    """Note how far the data of a chain moved: ``step`` in units of its draw."""
+    wide, slope = unpack(meta.event["scale"]), np.abs(base(meta.slope))
+    more: dict[str, Any] = {"exact": shown and meta.off is not None}
+    if meta.event["law"] in _KNOWN and wide is not None:
+        with np.errstate(all="ignore"):
+            ratios = np.where(step == 0, 0.0, np.abs(step) / np.asarray(wide, float))
+            square = np.square(ratios)
+        more["ratios"] = {"l1": float(ratios.sum()), "l2": float(np.sqrt(square.sum()))}
+    if meta.event.get("of"):
+        more |= {"of": meta.event["of"], "slope": float(np.max(slope))}
+    wide = None if wide is None else slope * np.asarray(wide)
+    tape.moves({**meta.event, "scale": pack(wide)}, meta.off0, meta.off, **more)
+
+
+def _scaled(meta: Meta) -> tuple[Any, Any]:
+    """Data that was added, now and when recorded, in units of the draw."""
+    now, then = (np.asarray(0.0 if v is None else base(v), float) for v in (meta.off, meta.off0))
     with np.errstate(all="ignore"):
-        return tuple(v / np.asarray(base(slope), np.float64) for v in parts)  # type: ignore[return-value]
+        slope = np.asarray(base(meta.slope), float)
+        return now / slope, then / slope
 
 
 def _near(first: Any, second: Any) -> bool:
