@@ -79,6 +79,6 @@ CASES = {
     "score_of_the_winner": ADD | {"expect": "release"},
     "median_with_noise": ADD | {"data": [0.0, 0.0, 100.0, 100.0], "expect": "budget"},
     "all_that_are_above": ADD | {"data": [5.0], "expect": "budget, release"},
-    "threshold_without_noise": ADD | {"data": [80.0] * 10, "expect": "release, budget"},
+    "threshold_without_noise": ADD | {"data": [80.0] * 10, "expect": "reuse, release"},
     "best_of_the_true_few": ADD | {"data": TWO, "expect": "control flow, shape, release"},
 }
