@@ -64,8 +64,8 @@ def size_of_the_data(data):
 
 
 def noisy_maximum_of_a_sum(data):
-    """A sum of up to 10 from each is compared with 20, with noise for counts."""
-    scores = [sum(min(v, 100) // 10 for v in ages(data)), 20]
+    """A sum of up to 10 from each is compared with 5, with noise for counts."""
+    scores = [sum(min(v, 100) // 10 for v in ages(data)), 5]
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.linf_distance(T=int)
     choose = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=2 / EPSILON)
     return choose(scores)  # mistake

@@ -69,7 +69,7 @@ ONE = {"sex": "f", "band": "60+", "size": 0}
 CASES = {
     "domain_of_the_data": ADD | {"expect": "control flow, domain, release, scale, shape"},
     "rows_of_the_data": ADD | {"expect": "domain, shape, control flow"},
-    "nearest_true_record": ADD | {"data": [ONE, ONE | {"size": 3}], "expect": "release"},
+    "nearest_true_record": ADD | {"data": [ONE, ONE | {"size": 3}], "expect": "release, budget"},
     "zeros_stay_zeros": ADD | {"data": [ONE] * 3, "expect": "release"},
     "range_of_the_data": ADD | {"expect": "scale, release"},
     "bootstrap": ADD | {"expect": "release, control flow, shape, scale"},
