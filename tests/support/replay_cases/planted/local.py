@@ -82,5 +82,5 @@ CASES = {
     "hours_not_clipped": REPLACE | {"expect": "budget"},
     "answer_beside_the_noise": REPLACE | {"expect": "release"},
     "unary_with_wrong_chances": REPLACE | {"expect": "budget, release"},
-    "answers_of_the_data": REPLACE | {"expect": "control flow, domain, scale, shape, release"},
+    "answers_of_the_data": REPLACE | {"expect": "control flow, domain, scale, shape, budget"},
 }

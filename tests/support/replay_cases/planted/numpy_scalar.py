@@ -141,12 +141,13 @@ def error_with_the_count(data):
 
 
 ADD = {"data": AGES, "adjacency": "add-remove", "claim": {"epsilon": EPSILON, "delta": 0.0}}
+FLOATS = [r | {"age": float(r["age"])} for r in AGES]
 CASES = {
     "scale_of_the_range": ADD | {"expect": "scale"},
     "clipping_forgotten": ADD | {"expect": "budget, sensitivity"},
     "count_beside_the_mean": ADD | {"expect": "release"},
     "sum_by_the_true_count": ADD | {"expect": "release, scale"},
-    "missing_through_clip": ADD | {"expect": "release, domain, budget"},
+    "missing_through_clip": ADD | {"data": FLOATS, "expect": "release, domain, budget"},
     "nothing_if_empty": ADD | {"data": AGES[:1], "expect": "control flow"},
     "small_counts_as_they_are": ADD | {"expect": "control flow, release"},
     "one_draw_for_two": ADD | {"expect": "reuse"},

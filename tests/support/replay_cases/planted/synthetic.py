@@ -33,10 +33,10 @@ def rows_of_the_data(data):
 
 
 def nearest_true_record(data):
-    """A noisy mean is replaced with the nearest size that the data has."""
+    """Random sizes are replaced with the nearest that the data has."""
     values = np.append(sizes(data), 0.0)
-    mean = np.minimum(values, 4).sum() / 40 + RNG.laplace(scale=4 / 40 / EPSILON)
-    return float(values[np.argmin(np.abs(values - mean))])  # mistake
+    drawn = RNG.random(ROWS) * 4
+    return values[np.abs(values[:, None] - drawn).argmin(axis=0)].tolist()  # mistake
 
 
 def zeros_stay_zeros(data):
@@ -69,7 +69,7 @@ ONE = {"sex": "f", "band": "60+", "size": 0}
 CASES = {
     "domain_of_the_data": ADD | {"expect": "control flow, domain, release, scale, shape"},
     "rows_of_the_data": ADD | {"expect": "domain, shape, control flow"},
-    "nearest_true_record": ADD | {"data": [ONE, ONE | {"size": 3}], "expect": "release"},
+    "nearest_true_record": ADD | {"data": [ONE, ONE | {"size": 3}], "expect": "release, budget"},
     "zeros_stay_zeros": ADD | {"data": [ONE] * 3, "expect": "release"},
     "range_of_the_data": ADD | {"expect": "scale, release"},
     "bootstrap": ADD | {"expect": "release, control flow, shape, scale"},
