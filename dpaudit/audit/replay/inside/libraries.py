@@ -111,6 +111,12 @@ def _randomise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(sensitivity, (int, float)):
         stated |= {"sensitivity": float(sensitivity), "norm": norm}  # type: ignore[dict-item]
     known.pop("utility", None)
+    if callable(given):  # its minimum is released: it follows the data and the noise together
+        tape.select()
+        tape.notes["diffprivlib.Vector"] = (
+            "diffprivlib.Vector perturbs a function that is minimised then: not replayed, and its ε "
+            "is taken at its word"
+        )
     return mechanism(
         tape,
         f"diffprivlib.{kind}",
@@ -248,21 +254,21 @@ def _query(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
 def _collect(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     """A frame of noisy numbers, whose rows are in no order."""
     measurement, data = getattr(args[0], "_dpaudit_of", (None, None))
-    frame = quietly(original, args, kwargs)
-    schema: list[Any] = []
+    frame, polars = quietly(original, args, kwargs), module("polars")
 
     def make() -> Any:
         made = frame()
-        schema.append(made.schema)
-        return made.to_dict(as_series=False)
+        return made.to_dict(as_series=False), [str(kind) for kind in made.dtypes]
 
     def loss(first: Any, second: Any) -> dict[str, Any]:
         return _opendp_loss(measurement, first, second) if measurement is not None else {}
 
-    columns = mechanism(
+    columns, kinds = mechanism(
         tape, "opendp.OnceFrame", make, given=_table(data), scale=str(measurement), loss=loss
     )
-    return module("polars").DataFrame(columns, schema=(schema or [None])[0])
+    return polars.DataFrame(columns, schema=[
+        (name, getattr(polars, kind, None)) for name, kind in zip(columns, kinds, strict=True)
+    ])  # fmt: skip
 
 
 # -- Opacus ------------------------------------------------------------------------------------
