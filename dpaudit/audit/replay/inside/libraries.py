@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .hooks import module, place_hook, quietly, wrap
-from .tape import Tape
+from .tape import Tape, current
 from .values import UnknownValueError, base, distance, leaves, numbers, pack, unpack
 
 _done: set[str] = set()
@@ -111,6 +111,12 @@ def _randomise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(sensitivity, (int, float)):
         stated |= {"sensitivity": float(sensitivity), "norm": norm}  # type: ignore[dict-item]
     known.pop("utility", None)
+    if callable(given):  # its minimum is released: it follows the data and the noise together
+        tape.select()
+        tape.notes["diffprivlib.Vector"] = (
+            "diffprivlib.Vector perturbs a function that is minimised then: not replayed, and its ε "
+            "is taken at its word"
+        )
     return mechanism(
         tape,
         f"diffprivlib.{kind}",
@@ -248,21 +254,21 @@ def _query(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
 def _collect(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     """A frame of noisy numbers, whose rows are in no order."""
     measurement, data = getattr(args[0], "_dpaudit_of", (None, None))
-    frame = quietly(original, args, kwargs)
-    schema: list[Any] = []
+    frame, polars = quietly(original, args, kwargs), module("polars")
 
     def make() -> Any:
         made = frame()
-        schema.append(made.schema)
-        return made.to_dict(as_series=False)
+        return made.to_dict(as_series=False), [str(kind) for kind in made.dtypes]
 
     def loss(first: Any, second: Any) -> dict[str, Any]:
         return _opendp_loss(measurement, first, second) if measurement is not None else {}
 
-    columns = mechanism(
+    columns, kinds = mechanism(
         tape, "opendp.OnceFrame", make, given=_table(data), scale=str(measurement), loss=loss
     )
-    return module("polars").DataFrame(columns, schema=(schema or [None])[0])
+    return polars.DataFrame(columns, schema=[
+        (name, getattr(polars, kind, None)) for name, kind in zip(columns, kinds, strict=True)
+    ])  # fmt: skip
 
 
 # -- Opacus ------------------------------------------------------------------------------------
@@ -504,6 +510,64 @@ def _jax_draw(name: str, law: str) -> Callable[..., Any]:
     return around
 
 
+def _jax_privacy(noise: Any) -> None:
+    for name in ("gaussian_privatizer", "matrix_factorization_privatizer"):
+        place_hook(noise, name, _privatizer(name, getattr(noise, name)))
+
+
+def _jax_batches(batches: Any) -> None:
+    wrap(batches.CyclicPoissonSampling, "batch_iterator", _batches)
+
+
+def _batches(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    """Batches that each record is in or not by coins of its own, where there are no groups."""
+    own, n = args[0], int(args[1] if len(args) > 1 else kwargs["num_examples"])
+    drawn = quietly(lambda: list(original(*args, **kwargs)), (), {})()
+    if own.cycle_length > 1 or own.truncated_batch_size is not None:
+        return iter(drawn)
+
+    def coins(batch: Any) -> Any:
+        return np.isin(np.arange(n), batch)
+
+    tape.select()
+    return iter(
+        [
+            np.flatnonzero(
+                tape.call("jax_privacy.batch", functools.partial(coins, batch), law="bernoulli",
+                          shape=(n,))[0]
+            )
+            for batch in drawn
+        ]
+    )  # fmt: skip
+
+
+def _privatizer(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A privatizer of gradients: noise is added to a tree of them in each step."""
+
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        privatizer, jax = original(*args, **kwargs), module("jax")
+        scale = float(kwargs["stddev"]) if "stddev" in kwargs else None
+
+        def update(updates: Any, state: Any, params: Any = None) -> Any:
+            tape, grads = current(), jax.tree.leaves(updates)
+            if tape is None or any(isinstance(g, jax.core.Tracer) for g in grads):
+                return privatizer.update(updates, state, params)
+            noisy, state = quietly(privatizer.update, (updates, state, params), {})()
+            found, tree = jax.tree.flatten(noisy)
+            given = np.concatenate([np.asarray(g, dtype=np.float64).ravel() for g in grads])
+            kept = mechanism(
+                tape, f"jax_privacy.{name}", lambda: [np.asarray(leaf) for leaf in found],
+                given=given, scale=scale, shape=tuple(given.shape), of_record=True,
+                law="normal" if name.startswith("gaussian") else "correlated normal",
+            )  # fmt: skip
+            return tree.unflatten([jax.numpy.asarray(leaf) for leaf in kept]), state
+
+        return privatizer._replace(update=update)
+
+    return make
+
+
 ROWS: dict[str, Callable[[Any], None]] = {
     "diffprivlib.mechanisms": _diffprivlib,
     "opendp.mod": _opendp,
@@ -512,5 +576,7 @@ ROWS: dict[str, Callable[[Any], None]] = {
     "pydp": _pydp,
     "pipeline_dp": _pipeline_dp,
     "jax": _jax,
+    "jax_privacy.noise_addition": _jax_privacy,
+    "jax_privacy.batch_selection": _jax_batches,
 }
 """For each module, what places the hooks in it."""

@@ -18,6 +18,14 @@ def naive_bayes(data):
     return {"means": fitted.theta_, "variances": fitted.var_}
 
 
+def birth_years(data):
+    """The same classifier, from the year of birth."""
+    x, y = _table(data)
+    years = 2026 - x[:, :1]
+    fitted = models.GaussianNB(epsilon=1.0, bounds=(1926, 2026), priors=[0.5, 0.5]).fit(years, y)
+    return {"means": fitted.theta_, "variances": fitted.var_}
+
+
 def logistic(data):
     """Logistic regression with rows of length 150 at most."""
     x, y = _table(data)

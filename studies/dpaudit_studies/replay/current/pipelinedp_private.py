@@ -17,7 +17,7 @@ def run(data):
         min_value=0,
         max_value=100,
     )
-    rows = [(i, person["city"], person["age"]) for i, person in enumerate(data)]
+    rows = ((i, person["city"], person["age"]) for i, person in enumerate(data))
     extractors = pipeline_dp.DataExtractors(*map(operator.itemgetter, range(3)))
     result = engine.aggregate(rows, params, extractors)
     budget.compute_budgets()
