@@ -324,7 +324,8 @@ class _Judge:
         most, limit = promised.epsilon * (1 + 1e-6) + 1e-9, f"{promised.epsilon:.4g}"
         within = [n for n in tried if not tried[n].beyond and sums[n] > most]
         number = max(
-            within or tried, key=lambda n: (sure[n] > most, sums[n], -len(tried[n].second))
+            within or tried,
+            key=lambda n: (sure[n] > most, sums[n], _furthest(moved[n]), -len(tried[n].second)),
         )
         spent = self.spent[number]
         if sums[number] <= most:
@@ -470,6 +471,10 @@ class _Judge:
                 "dpaudit mechanism audits releases whatever their noise"
             )
         return ""
+
+
+def _furthest(moved: Sequence[Mapping[str, Any]]) -> float:
+    return max((float(one.get("linf") or 0.0) for one in moved), default=0.0)
 
 
 def _place(text: Any) -> str:

@@ -114,8 +114,8 @@ def _randomise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     if callable(given):  # its minimum is released: it follows the data and the noise together
         tape.select()
         tape.notes["diffprivlib.Vector"] = (
-            "diffprivlib.Vector perturbs a function that is minimised then: not replayed, and its ε "
-            "is taken at its word"
+            "diffprivlib.Vector perturbs a function that is minimised then: not replayed, and its "
+            "ε is taken at its word"
         )
     return mechanism(
         tape,

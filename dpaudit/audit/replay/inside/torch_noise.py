@@ -26,7 +26,8 @@ FILLS = {
     "geometric_": ("geometric", "p"), "random_": ("integers", ""),
     "log_normal_": ("lognormal", "std"), "bernoulli_": ("bernoulli", ""),
 }  # fmt: skip
-_ORDER = {"normal_": ("mean", "std"), "cauchy_": ("median", "sigma"), "exponential_": ("lambd",),
+_ORDER = {"normal_": ("mean", "std"), "uniform_": ("from", "to"),
+          "cauchy_": ("median", "sigma"), "exponential_": ("lambd",),
           "geometric_": ("p",), "log_normal_": ("mean", "std")}  # fmt: skip
 _installed: list[bool] = []
 _fresh: list[int] = []
@@ -50,6 +51,8 @@ def install() -> None:
         return original(*args, **kwargs)
 
     wrap(torch, "manual_seed", seeding)
+    for name in ("sample", "rsample"):
+        wrap(torch.distributions.Laplace, name, _laplace)
 
 
 def reseed(tape: Tape) -> None:
@@ -107,6 +110,19 @@ def _drawing(name: str, law: str, parameters: str) -> Callable[..., Any]:
     return around
 
 
+def _laplace(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    """``torch.distributions.Laplace``, which makes its noise of uniform numbers."""
+    law, rest = args[0], [base(a) for a in args[1:]]
+    given, wide = _number(law.loc), _number(law.scale)
+    shape = tuple(law._extended_shape(*rest, **kwargs))
+    make = quietly(original, (law, *rest), kwargs)
+    name = "torch.distributions.Laplace"
+    output, event = tape.call(
+        name, make, law="laplace", shape=shape, scale=wide, given=given, seeded=_seed_of({})
+    )
+    return start(tape, event, output, given=given)
+
+
 def _shape(values: dict[str, Any], *others: Any) -> tuple[Any, ...]:
     size = values.get("size")
     if size is not None:
@@ -129,6 +145,8 @@ def _filling(name: str, law: str, width: str, order: tuple[str, ...]) -> Callabl
         call = quietly(original, (plain, *map(base, rest)), how)
         wide = _number(values.get(width, 1.0)) if width else 1.0
         wide = 1.0 / wide if width == "lambd" else wide
+        if law == "uniform":
+            wide = (float(values.get("from", 0.0)), float(values.get("to", 1.0)))
         location = _number(values.get("mean", values.get("median", 0.0)))
         output, event = tape.call(
             name, lambda: call().clone(), law=law, shape=tuple(plain.shape), scale=wide,
