@@ -282,13 +282,13 @@ class _Judge:
         """The pair whose noised inputs add up to most, if that is above the claim or the books."""
         promised, by = self.promised
         limit = math.inf if promised is None else promised.epsilon
-        tried = self.found.tried
-        number = max(
-            self.spent,
-            key=lambda n: (not tried[n].beyond, self.spent[n].epsilon, -len(tried[n].second)),
-            default=0,
-        )
-        if number and self.spent[number].epsilon > limit * (1 + 1e-6) + 1e-9:
+        tried, most = self.found.tried, limit * (1 + 1e-6) + 1e-9
+        above = [n for n, spent in self.spent.items() if spent.epsilon > most]
+        if above:
+            number = max(
+                above,
+                key=lambda n: (not tried[n].beyond, self.spent[n].epsilon, -len(tried[n].second)),
+            )
             epsilon = self.spent[number].epsilon
             yield Divergence(
                 kind="budget", outcome="undecided", first=f"{limit:.4g}", second=f"{epsilon:.4g}",
