@@ -563,6 +563,8 @@ class NoiseArray(Follower, np.ndarray):
             **meta.event,
             "scale": pack(_part(unpack(meta.event["scale"]), key, self.shape)),
         }
+        if "of" in made.event:
+            made.event["of"] = _of_part(made.event["of"], key)
         return follow(part, made)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -621,6 +623,16 @@ def _part(whole: Any, key: Any, shape: Any) -> Any:
     if not isinstance(whole, np.ndarray) or whole.ndim == 0:
         return whole
     return np.broadcast_to(whole, shape)[base(key)]
+
+
+def _of_part(of: dict[str, Any] | None, key: Any) -> dict[str, Any] | None:
+    """What one number of a row is made of; None if that is not known."""
+    if of is None or not isinstance(key, int) or not -len(of["is"]) <= key < len(of["is"]):
+        return None
+    alike = all(len(draws) == len(of["is"]) for draws in of["of"].values())
+    if not alike:
+        return None
+    return {"of": {k: [v[key]] for k, v in of["of"].items()}, "is": [of["is"][key]]}
 
 
 def _is_number(value: Any) -> bool:
