@@ -94,9 +94,11 @@ class Pipeline:
         for word, form in (
             ("DataFrame", "frame"),
             ("ndarray", "array"),
+            ("list", "records"),
+            ("Sequence", "records"),
+            ("Iterable", "records"),
             ("Path", "path"),
             ("str", "path"),
-            ("list", "records"),
         ):
             self.path = Path if "Path" in text else str
             if word in text:
