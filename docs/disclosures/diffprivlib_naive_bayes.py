@@ -1,4 +1,4 @@
-"""diffprivlib: GaussianNB adds noise for upper - lower to a class's sum, which one label moves by x."""
+"""diffprivlib: GaussianNB adds noise for upper - lower to sums, which one label moves by x."""
 
 import numpy as np
 from diffprivlib.models import GaussianNB

@@ -1,6 +1,7 @@
 """MOSTLY AI engine: the only person with a value is seen; value protection claims ε = 1 in all."""
 
 import tempfile
+from pathlib import Path
 
 import pandas as pd
 from mostlyai import engine
@@ -15,7 +16,7 @@ def share(cities, runs=300):
         with tempfile.TemporaryDirectory() as folder:
             engine.split(pd.DataFrame({"city": cities}), workspace_dir=folder)
             engine.analyze(workspace_dir=folder, differential_privacy=private)
-            text = open(f"{folder}/ModelStore/tgt-stats/stats.json").read()
+            text = Path(folder, "ModelStore/tgt-stats/stats.json").read_text()
             seen += "Graz" in text
     return seen / runs
 
