@@ -1,7 +1,8 @@
 """OpenDP 0.14.2, issue 2708 (fixed in 0.15.0): bits that are randomised, each person by itself.
 
-The last bit is released as it is: (1.1, 0)-DP is claimed of a person's city. The fault is inside the
-measurement, which a replay takes at its word; releases show it.
+The last bit is released as it is; (1.1, 0)-DP is claimed of a person's city. The fault is inside
+the measurement, which a replay takes at its word; releases show it. Of OpenDP's other issues, 2837
+needs 2^31 records, and 2805, 2820, 2825 and 2638 are about accuracy and accounting.
 """
 
 import opendp.prelude as dp
