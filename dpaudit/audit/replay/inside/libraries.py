@@ -54,10 +54,12 @@ def mechanism(
     stated is for one record more or less, so twice as much for one that is changed.
     """
     given = _kept(given)
-    output, event = tape.call(
-        name, make, law=law, shape=shape, scale=scale, given=given, stated=stated, keep=keep
-    )
-    event["inside"] = True
+    try:
+        output, event = tape.call(
+            name, make, law=law, shape=shape, scale=scale, given=given, stated=stated, keep=keep
+        )
+    finally:
+        tape.now[-1]["inside"] = True
     if "before" in event:
         then = unpack(event["before"]["given"])
     elif tape.groups and tape.replays and numbers(given) is not None:
