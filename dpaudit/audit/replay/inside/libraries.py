@@ -54,10 +54,12 @@ def mechanism(
     stated is for one record more or less, so twice as much for one that is changed.
     """
     given = _kept(given)
-    output, event = tape.call(
-        name, make, law=law, shape=shape, scale=scale, given=given, stated=stated, keep=keep
-    )
-    event["inside"] = True
+    try:
+        output, event = tape.call(
+            name, make, law=law, shape=shape, scale=scale, given=given, stated=stated, keep=keep
+        )
+    finally:
+        tape.now[-1]["inside"] = True
     if "before" in event:
         then = unpack(event["before"]["given"])
     elif tape.groups and tape.replays and numbers(given) is not None:
@@ -114,8 +116,8 @@ def _randomise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     if callable(given):  # its minimum is released: it follows the data and the noise together
         tape.select()
         tape.notes["diffprivlib.Vector"] = (
-            "diffprivlib.Vector perturbs a function that is minimised then: not replayed, and its "
-            "ε is taken at its word"
+            "diffprivlib.Vector perturbs a function, whose minimum is not replayed: its ε is "
+            "taken at its word"
         )
     return mechanism(
         tape,
@@ -478,6 +480,26 @@ def _each_key(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     return original(backend, pairs, lambda p: tape.for_group(p[0], how, p[1]), *rest, **kwargs)
 
 
+_TMLT = {"AddLaplaceNoise": "laplace", "AddGeometricNoise": "discrete-laplace",
+         "AddGaussianNoise": "normal", "AddDiscreteGaussianNoise": "normal"}  # fmt: skip
+
+
+def _tmlt(noise: Any) -> None:
+    for name in _TMLT:
+        wrap(getattr(noise, name, None), "__call__", _tmlt_noise)
+
+
+def _tmlt_noise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    one, value = args[0], base(args[1] if len(args) > 1 else kwargs["value"])
+    law = _TMLT[type(one).__name__]
+    width = next(getattr(one, n) for n in ("scale", "alpha", "sigma_squared") if hasattr(one, n))
+    scale = width.to_float(round_up=False)
+    return mechanism(
+        tape, f"tmlt.core.{type(one).__name__}", quietly(original, (one, value), {}), given=value,
+        law=law, scale=float(np.sqrt(scale)) if law == "normal" else scale,
+    )  # fmt: skip
+
+
 def _jax(jax: Any) -> None:
     laws = {"normal": "normal", "laplace": "laplace", "uniform": "uniform", "gumbel": "gumbel",
             "bernoulli": "bernoulli", "randint": "integers", "permutation": "permutation",
@@ -575,6 +597,7 @@ ROWS: dict[str, Callable[[Any], None]] = {
     "snsql.sql._mechanisms": _smartnoise,
     "pydp": _pydp,
     "pipeline_dp": _pipeline_dp,
+    "tmlt.core.measurements.noise_mechanisms": _tmlt,
     "jax": _jax,
     "jax_privacy.noise_addition": _jax_privacy,
     "jax_privacy.batch_selection": _jax_batches,

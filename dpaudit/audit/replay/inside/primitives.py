@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -335,8 +336,8 @@ def reseed(tape: Tape) -> None:
     for generator in list(_generators):
         if not _seed_of(generator):
             bits = getattr(generator, "bit_generator", None) or generator._bit_generator
-            fresh = type(bits)(int.from_bytes(tape.entropy(16), "big"))
-            bits.state = fresh.state
+            with contextlib.suppress(TypeError):  # one that takes no seed, such as the processor's
+                bits.state = type(bits)(int.from_bytes(tape.entropy(16), "big")).state
     for one in list(_stdlib):
         if not one._dpaudit_seed:
             _RANDOM.seed(one, int.from_bytes(tape.entropy(16), "big"))
