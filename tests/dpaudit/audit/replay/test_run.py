@@ -279,6 +279,17 @@ def test_the_books_are_a_claim_of_their_own(releases):
     assert judged(found, epsilon=None).divergences == ()
 
 
+def test_a_pair_beyond_the_domain_overspends_too(releases):
+    releases("finding", low=5.0)
+    found = evidence()
+    found.tried[2] = Pair((1,), (1, math.nan), "a NaN", beyond=True)
+    found.moved[1] = [LAPLACE]
+    found.moved[2] = [{**LAPLACE, "l1": "inf"}]
+    assert [d.pair for d in judged(found).findings] == [2]
+    found.moved[1] = [{**LAPLACE, "l1": 3.0}]  # within the domain is better
+    assert [d.pair for d in judged(found).findings] == [1]
+
+
 def test_all_doubts_are_judged_and_share_time_and_level(releases):
     calls = releases("no-finding")
     found = evidence(8)
