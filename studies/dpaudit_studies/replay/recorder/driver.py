@@ -14,8 +14,8 @@ import types
 import numpy as np
 
 sys.modules["dp_recorder.visualization"] = types.ModuleType("dp_recorder.visualization")
-from dp_recorder.auditing import dataset_util  # noqa: E402
-from dp_recorder.auditing.audit_primitives import Auditor  # noqa: E402
+from dp_recorder.auditing import dataset_util
+from dp_recorder.auditing.audit_primitives import Auditor
 
 WAYS = ("copy_random", "uniform_supported", "insert_nan", "insert_inf", "insert_large_outliers",
         "insert_shifted_outliers")  # fmt: skip
@@ -57,7 +57,7 @@ def audit(question):
         import pandas
 
         frame = pandas.DataFrame(rows, columns=columns)
-        whole = [c for c in frame if all(float(v).is_integer() for v in frame[c])] if numbers else []
+        whole = [c for c in frame if numbers and all(float(v).is_integer() for v in frame[c])]
         return frame.astype(dict.fromkeys(whole, int))
 
     numbers = all(isinstance(v, (int, float)) for row in plain for v in row)

@@ -1,4 +1,4 @@
-# dp-recorder on PrivBayes' counts: the sensitivity that its scale stands for is scale times epsilon.
+# dp-recorder on PrivBayes' counts: the sensitivity that a scale stands for is scale times ε.
 import numpy as np
 from dp_recorder.auditing.audit_primitives import audit_spec
 from synthcity.plugins.privacy import plugin_privbayes
