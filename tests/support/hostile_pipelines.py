@@ -407,15 +407,6 @@ def circular(data):
     return out
 
 
-def behaves_if_watched(data):
-    frame = sys._getframe()
-    while frame is not None:
-        if "dpaudit_replay" in frame.f_globals.get("__name__", ""):
-            return np.random.laplace()
-        frame = frame.f_back
-    return len(data)
-
-
 def keeps(data):
     KEPT.append(len(data))
     return sum(KEPT) + np.random.laplace()
@@ -453,28 +444,6 @@ def signals(data):
 def at_exit(data):
     atexit.register(lambda: time.sleep(1000))
     return _noised(data)
-
-
-def moves_folders(data):
-    from dpaudit_replay import tape
-
-    tape.FOLDERS.clear()
-    return [np.random.laplace() for _ in data]
-
-
-def edits_the_tape(data):
-    from dpaudit_replay import tape
-
-    one = tape.running()
-    one.differ = lambda *a, **k: None
-    return len(data)
-
-
-def ends_the_tape(data):
-    from dpaudit_replay import tape
-
-    tape.end()
-    return len(data) + np.random.laplace()
 
 
 def closes_descriptors(data):
@@ -545,8 +514,8 @@ EXPECTED = {
     "replaces_default_rng": ("inconclusive", "numpy.random.default_rng"),
     "replaces_and_puts_back": ("finding", "the release shows the data"),
     "stops_tracing": ("finding", "the release shows the data"),
-    "moves_folders": ("finding", "which noise is drawn"),
-    "ends_the_tape": ("finding", "the release shows the data"),
+    "moves_folders": ("finding|inconclusive", "which noise is drawn"),
+    "ends_the_tape": ("finding|inconclusive", "the release shows the data"),
     "edits_the_tape": ("inconclusive", "dpaudit_replay"),
     "behaves_if_watched": ("inconclusive", "dpaudit_replay"),
     "swallows": ("finding", "which noise is drawn"),
