@@ -516,8 +516,8 @@ EXPECTED = {
     "stops_tracing": ("finding", "the release shows the data"),
     "moves_folders": ("finding|inconclusive", "which noise is drawn"),
     "ends_the_tape": ("finding|inconclusive", "the release shows the data"),
-    "edits_the_tape": ("inconclusive", "dpaudit_replay"),
-    "behaves_if_watched": ("inconclusive", "dpaudit_replay"),
+    "edits_the_tape": ("inconclusive", "its source names"),
+    "behaves_if_watched": ("inconclusive", "its source names"),
     "swallows": ("finding", "which noise is drawn"),
     "swallows_all": ("finding", "which noise is drawn"),
     # the end of a run
