@@ -42,6 +42,8 @@ _LOOKS_AT = {
     "seed": "where the noise's seed comes from",
     "budget": "what the noised inputs add up to",
 }
+_LONGEST = 40
+"""Characters of a value in a table; the finding above it has more."""
 _HARMS = {"reuse": "reuse", "seed": "predictable", "scale": "changes", "budget": "epsilon"}
 
 
@@ -99,7 +101,8 @@ def _check(divergence: Divergence) -> Check:
     where = divergence.line or divergence.at
     effect = f"{where}: {divergence.says}" if where else divergence.says
     others = divergence.pairs - 1
-    more = f" ({divergence.origin}{f', and {others:,} more' if others > 0 else ''})"
+    also = f"; {others:,} more pair{'s' * (others > 1)}" if others > 0 else ""
+    more = f" (pair: {divergence.origin}{also})"
     return Check(
         name=divergence.kind,
         group=_group(divergence.kind),
@@ -110,7 +113,6 @@ def _check(divergence: Divergence) -> Check:
         unit="" if divergence.epsilon is None else "ε",
         harm=_HARMS.get(divergence.kind, "other"),
         topic="replay",
-        cause=where,
         reproduce=divergence.reproduce if divergence.outcome == "finding" else "",
         facts={
             "line": divergence.line,
@@ -183,11 +185,12 @@ def _meaning(result: ReplayResult, checks: list[Check]) -> tuple[Meaning, ...]:
 
 def _sections(result: ReplayResult) -> Iterator[Section]:
     quantity, none = wording.quantity, wording.NOTHING
-    epsilon = none if result.epsilon is None else quantity(result.epsilon)
+    known = bool(result.primitives) and result.epsilon is not None
+    epsilon = quantity(result.epsilon) if known else none  # type: ignore[arg-type]
     rows = (
         ("Claim", result.claim or none),
         ("Largest ε of a pair, given the stated laws", epsilon),
-        ("That pair", result.epsilon_pair or none),
+        ("That pair", (known and result.epsilon_pair) or none),
         ("Pairs of neighbours", _of(result.pairs, result.pairs_requested)),
         ("Runs", wording.count(result.runs)),
         ("Longest run", wording.seconds(result.run_seconds)),
@@ -236,20 +239,26 @@ def _of(done: int, asked: int) -> str:
 
 def _divergences(rows: tuple[Divergence, ...]) -> Table:
     shown = [wording.bounds(d.epsilon.low) if d.epsilon else wording.NOTHING for d in rows]
+    columns = (
+        Column("Where", tuple(d.line or d.at or wording.NOTHING for d in rows)),
+        Column("Kind", tuple(d.kind for d in rows)),
+        Column("What", tuple(d.path or d.name or wording.NOTHING for d in rows)),
+        Column("On the data set", tuple(_short(d.first) for d in rows)),
+        Column("On the neighbour", tuple(_short(d.second) for d in rows)),
+        Column("ε shown", tuple(shown), True),
+        Column("Pairs", tuple(wording.count(d.pairs) for d in rows), True),
+        Column("Finding", tuple("yes" if d.outcome == "finding" else d.outcome for d in rows)),
+    )
     return Table(
-        columns=(
-            Column("Where", tuple(d.line or d.at or d.path or wording.NOTHING for d in rows)),
-            Column("Kind", tuple(d.kind for d in rows)),
-            Column("On the data set", tuple(d.first for d in rows), terminal=False),
-            Column("On the neighbour", tuple(d.second for d in rows), terminal=False),
-            Column("ε shown", tuple(shown), True),
-            Column("Pairs", tuple(wording.count(d.pairs) for d in rows), True),
-            Column("Finding", tuple("yes" if d.outcome == "finding" else d.outcome for d in rows)),
-        ),
+        columns=tuple(c for c in columns if any(cell != wording.NOTHING for cell in c.cells)),
         caption="Findings first; each with the pair that shows it best",
         marked=tuple(d.outcome == "finding" for d in rows),
         terminal="Where the data shows",
-    )  # fmt: skip
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _primitives(result: ReplayResult) -> Table:
