@@ -65,7 +65,7 @@ def _case(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", map(_case, EXPECTED))
+@pytest.mark.parametrize("name", [_case(name) for name in EXPECTED])
 def test_a_hostile_pipeline_is_refused_found_or_named(name, monkeypatch):
     monkeypatch.setattr("dpaudit.audit.replay.run._CONFIRMED", 0)
     verdict, said = _said(name)
