@@ -6,6 +6,7 @@ the mechanism is the primitive's and is not noted.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .hooks import module, place_hook, quietly, wrap
+from .primitives import seed_of
 from .tape import Tape, current
 from .values import UnknownValueError, base, distance, leaves, numbers, pack, unpack
 
@@ -47,6 +49,7 @@ def mechanism(
     loss: Callable[[Any, Any], dict[str, Any]] | None = None,
     keep: bool = True,
     of_record: bool = False,
+    seeded: str = "",
 ) -> Any:
     """One call of a library's mechanism on ``given``; ``loss`` gives its ε for two inputs.
 
@@ -56,8 +59,9 @@ def mechanism(
     given = _kept(given)
     try:
         output, event = tape.call(
-            name, make, law=law, shape=shape, scale=scale, given=given, stated=stated, keep=keep
-        )
+            name, make, law=law, shape=shape, scale=scale, given=given, stated=stated, keep=keep,
+            seeded=seeded,
+        )  # fmt: skip
     finally:
         tape.now[-1]["inside"] = True
     if "before" in event:
@@ -127,6 +131,7 @@ def _randomise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
         scale={k: known[k] for k in sorted(known)},
         stated=stated,
         keep=not callable(given),
+        seeded=seed_of(getattr(mech, "_rng", None)),
     )
 
 
@@ -188,7 +193,9 @@ def _measured(tape: Tape, name: str, whole: Any, given: Any, make: Callable[[], 
     def loss(first: Any, second: Any) -> dict[str, Any]:
         return {"loss": 0.0} if later else _opendp_loss(measurement, first, second)
 
-    scale = str(whole) if "Function" not in str(whole) else str(measurement.output_measure)
+    scale = [str(whole) if "Function" not in str(whole) else str(measurement.output_measure)]
+    with contextlib.suppress(Exception):  # a map that asks for another type of distance
+        scale.append(str(measurement.map(1.0)))
     per_record = str(whole.input_metric).startswith(("Symmetric", "InsertDelete"))
     return mechanism(
         tape, name, made, given=_table(value), scale=scale, stated=stated, loss=loss,
