@@ -30,7 +30,7 @@ __all__ = ["main"]
 
 HERE = Path(__file__).resolve().parent
 PAIRS, SEED = 20, "published"
-LIMIT = 60.0
+LIMIT = 180.0
 """Seconds for a row, by either tool."""
 
 

@@ -8,17 +8,18 @@ def distance(a, b):
 
 
 def instrumented(pipeline):
-    parent = pipeline.Laplace
+    parent, mechanisms = pipeline.Laplace, []
 
     class Laplace(parent):
         def release(self, values):
-            return release(values, 1.0, self)
+            mechanisms[:] = [self]  # no parameter: dp-recorder compares those as text
+            return release(values, 1.0)
 
     @audit_spec(
         kind="Laplace", input_arg="values", sensitivity_arg="sensitivity", metric_fn=distance
     )
-    def release(values, sensitivity, mechanism):
-        return parent.release(mechanism, values)
+    def release(values, sensitivity):
+        return parent.release(mechanisms[0], values)
 
     pipeline.Laplace = Laplace
     return pipeline.run
