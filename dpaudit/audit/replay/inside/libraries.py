@@ -50,11 +50,13 @@ def mechanism(
     keep: bool = True,
     of_record: bool = False,
     seeded: str = "",
+    divided: Any = None,
 ) -> Any:
     """One call of a library's mechanism on ``given``; ``loss`` gives its ε for two inputs.
 
     Where the recorded run has no such group of records, its input was 0. ``of_record``: what is
-    stated is for one record more or less, so twice as much for one that is changed.
+    stated is for one record more or less, so twice as much for one that is changed. ``divided`` is
+    what the library divides the noised sum by, which may not follow the data.
     """
     given = _kept(given)
     try:
@@ -63,7 +65,7 @@ def mechanism(
             seeded=seeded,
         )  # fmt: skip
     finally:
-        tape.now[-1]["inside"] = True
+        tape.now[-1] |= {"inside": True, "divided": divided}
     if "before" in event:
         then = unpack(event["before"]["given"])
     elif tape.groups and tape.replays and numbers(given) is not None:
@@ -72,6 +74,9 @@ def mechanism(
         return output
     if of_record and tape.replaced:
         event["stated"] = {k: v if k == "norm" else 2 * v for k, v in event["stated"].items()}
+    recorded = event.get("before", {}).get("divided")
+    if divided != recorded and recorded is not None:
+        tape.differ("scale", event, recorded, divided, path="batch size")
     tape.moves(event, then, given, **(loss(then, given) if loss is not None else {}))
     return output
 
@@ -311,6 +316,7 @@ def _add_noise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
         tape, f"opacus.{type(optimizer).__name__}", make, given=given, law="normal",
         scale=float(optimizer.noise_multiplier) * bound, shape=tuple(given.shape),
         stated={"sensitivity": bound, "norm": "l2"}, of_record=True,
+        divided=getattr(optimizer, "expected_batch_size", None),
     )  # fmt: skip
     for p, grad in zip(params, grads, strict=True):
         p.grad = grad.to(p.dtype).view_as(p)

@@ -24,7 +24,7 @@ class Row(NamedTuple):
     """A function: its law, its parameters in order, which one is the location, and which the scale.
 
     ``given`` are parameters that may be made of data: the law's own input. ``rate``: what is called
-    the scale here is its inverse.
+    the scale here is its inverse. ``many``: it chooses among values, which may be data.
     """
 
     law: str
@@ -33,6 +33,7 @@ class Row(NamedTuple):
     scale: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     rate: bool = False
+    many: bool = False
 
 
 _LS = "loc scale size"
@@ -67,10 +68,10 @@ NUMPY: dict[str, Row] = {
     "integers": Row("integers", "low high size"),
     "randint": Row("integers", "low high size"),
     "bytes": Row("bits", "length"),
-    "permutation": Row("permutation", "x"),
+    "permutation": Row("permutation", "x", many=True),
     "permuted": Row("permutation", "x"),
     "shuffle": Row("permutation", "x"),
-    "choice": Row("choice", "a size replace p", given=("p",)),
+    "choice": Row("choice", "a size replace p", given=("p",), many=True),
 }
 STDLIB: dict[str, Row] = {
     "gauss": Row("normal", "mu sigma", "mu", ("sigma",)),
@@ -82,7 +83,11 @@ STDLIB: dict[str, Row] = {
     "random": Row("uniform", ""),
     "getrandbits": Row("bits", "k"),
     "_randbelow": Row("integers", "n"),
-    "choices": Row("choice", "population weights cum_weights k", given=("weights", "cum_weights")),
+    "shuffle": Row("permutation", "x"),
+    "sample": Row("choice", "population k", many=True),
+    "choices": Row(
+        "choice", "population weights cum_weights k", given=("weights", "cum_weights"), many=True
+    ),
 }
 _DEFAULTS: Mapping[str, Any] = {
     "loc": 0.0, "scale": 1.0, "low": 0.0, "high": 1.0, "mu": 0.0, "sigma": 1.0, "lambd": 1.0,
@@ -176,7 +181,7 @@ def by_number(row: Row, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """A choice among data as a choice among numbers, which a replay keeps; and the data."""
     named = row.parameters.partition(" ")[0]
     many = args[0] if args else kwargs.get(named)
-    if row.law != "choice" or not hasattr(many, "__len__") or not len(many) or kwargs.get("axis"):
+    if not row.many or not hasattr(many, "__len__") or not len(many) or kwargs.get("axis"):
         return None, args, kwargs
     places = range(len(many)) if named == "population" else len(many)
     return many, (places, *args[1:]), {k: v for k, v in kwargs.items() if k != named}
@@ -358,6 +363,8 @@ def _stdlib_method(parent: type, name: str, row: Row, label: str) -> Callable[..
             return original(self, *args, **kwargs)
         many, args, kwargs = by_number(row, tuple(base(a) for a in args), kwargs)
         make = quietly(original, (self, *args), kwargs)
+        if name == "shuffle":
+            return _shuffled(tape, label, row, make, args, kwargs)
         return taken(many, draw(tape, label, row, make, args, kwargs, self._dpaudit_seed))
 
     return method

@@ -114,7 +114,7 @@ class Tape:
         self._compare(now, before)
         output = unpack(before["out"])
         if law in COINS and shape != before["shape"]:
-            output = _lengthened(output, make)
+            output = _lengthened(output, make(), whole=law in ("choice", "permutation"))
         return output, now
 
     def _expected(self, now: dict[str, Any]) -> dict[str, Any] | None:
@@ -311,12 +311,24 @@ def _number(scale: Any) -> float | None:
         return None
 
 
-def _lengthened(output: Any, make: Callable[[], Any]) -> Any:
-    """Recorded coins for another number of them: the same at first, further ones made now."""
-    made = make()
-    if type(output) is not type(made) or not hasattr(made, "ndim"):
+def _lengthened(output: Any, made: Any, *, whole: bool) -> Any:
+    """Recorded coins for another number of them: the same at first, further ones as ``made``.
+
+    ``whole``: places that may not come twice, such as a permutation: those that are left come in
+    their recorded order, and then the new ones.
+    """
+    if type(output) is not type(made):
         return made
-    if made.ndim != output.ndim or made.dtype != output.dtype:
+    if isinstance(made, list):
+        return _lengthened(np.array(output), np.array(made), whole=whole).tolist()
+    if not hasattr(made, "ndim") or made.ndim != output.ndim or made.dtype != output.dtype:
+        return made
+    places = made.tolist() if whole and made.ndim == 1 else []
+    if places and len(set(places)) == len(places):
+        kept = [p for p in output.tolist() if p in set(places)]
+        new = [p for p in places if p not in set(kept)]
+        for i, place in enumerate([*kept, *new][: len(places)]):
+            made[i] = place
         return made
     common = tuple(slice(0, min(a, b)) for a, b in zip(made.shape, output.shape, strict=True))
     made[common] = output[common]
