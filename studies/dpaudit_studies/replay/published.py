@@ -100,10 +100,10 @@ def _replayed(specimen: dict[str, Any], python: Path) -> dict[str, Any]:
     except DpauditError as error:
         seconds = time.monotonic() - started
         return {"found": "error", "says": str(error)[:300], "seconds": round(seconds, 1)}
-    return _judged(result, specimen["expects"])
+    return judged(result, specimen["expects"])
 
 
-def _judged(result: ReplayResult, expects: dict[str, Any]) -> dict[str, Any]:
+def judged(result: ReplayResult, expects: dict[str, Any]) -> dict[str, Any]:
     """The finding that is the published one, else the first; ``found`` says which."""
     findings = list(result.findings)
     right = [

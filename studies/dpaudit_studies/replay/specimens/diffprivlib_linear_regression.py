@@ -7,8 +7,6 @@ from diffprivlib.models import LinearRegression
 
 
 def run(people: pd.DataFrame):
-    model = LinearRegression(
-        epsilon=1.0, bounds_X=(0, 100), bounds_y=(0, 10), fit_intercept=False
-    )
+    model = LinearRegression(epsilon=1.0, bounds_X=(0, 100), bounds_y=(0, 10), fit_intercept=False)
     model.fit(people[["age"]].to_numpy(), people["visits"].to_numpy())
     return {"visits per year of age": float(model.coef_[0])}

@@ -1,0 +1,78 @@
+"""Current releases of libraries, replayed as their documentation writes pipelines.
+
+    python -m dpaudit_studies.replay.releases [--envs DIR] [--out DIR] [--limit SECONDS] [NAME …]
+
+The pipelines are in ``current/``. Those of the environment "main" run in this Python; others in
+DIR/cur_NAME (or DIR/NAME) with what ``current.toml`` lists, and are left out if it is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from dpaudit.audit.replay import replay
+from dpaudit.errors import DpauditError
+from dpaudit_studies.evidence import MACHINE, options, write
+from dpaudit_studies.replay.published import HERE, PAIRS, judged
+
+__all__ = ["main"]
+
+SEED = "current"
+
+
+def replayed(pipeline: dict[str, Any], python: Path | None, limit: float) -> dict[str, Any]:
+    """What a replay of a pipeline says, 20 pairs or until the limit."""
+    folder = HERE / "current"
+    try:
+        result = replay(
+            f"python:{folder / pipeline['file']}:{pipeline['function']}",
+            folder / pipeline["data"], form=pipeline["form"], epsilon=pipeline["claim_epsilon"],
+            delta=pipeline["claim_delta"], neighbours=pipeline["neighbours"], pairs=PAIRS,
+            bounds=pipeline.get("bounds"), python=python, samples=1000, seed=SEED,
+            time_limit=limit,
+        )  # fmt: skip
+    except DpauditError as error:
+        return {"verdict": "error", "says": str(error)[:300]}
+    row = judged(result, {"kinds": [], "at": ""})
+    del row["found"]
+    return row | {"kinds": sorted({d.kind for d in result.findings})}
+
+
+def _version(requirements: list[str], file: str) -> str:
+    """The library's release: of the environment's list, or of this Python's package."""
+    library = file.partition("_")[0]
+    named = [r for r in requirements if library.removesuffix("privacy") in r.replace("-", "")]
+    name = {"pydp": "python-dp", "pipelinedp": "pipeline-dp"}.get(library, library)
+    try:
+        return named[0] if named else f"{name}=={version(name)}"
+    except PackageNotFoundError:
+        return name
+
+
+def main() -> None:
+    """Replay all whose environment is there; rows of another engine are measured again."""
+    asked = options(__doc__, names=(), envs=Path(".envs"), out=Path("runs/replay"), limit=60.0)
+    table = tomllib.loads((HERE / "current" / "current.toml").read_text(encoding="utf-8"))
+    path = asked.out / "current.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    rows = {row["name"]: row for row in kept}
+    for pipeline in table["pipeline"]:
+        name, environment = pipeline["name"], pipeline["environment"]
+        places = [asked.envs / f / "bin/python" for f in (f"cur_{environment}", environment)]
+        python = next((p for p in places if p.is_file()), None)
+        if (asked.names and name not in asked.names) or (environment != "main" and not python):
+            continue
+        found = replayed(pipeline, None if environment == "main" else python, asked.limit)
+        release = _version(table["environments"][environment], pipeline["file"])
+        about = {key: pipeline.get(key) for key in ("claim_epsilon", "claim_delta", "planted")}
+        rows[name] = {"name": name, "release": release, **about, **found}
+        print(f"{name}: {found['verdict']} {found.get('kinds', '')} {found['says']}", flush=True)
+        write(path, {"machine": MACHINE, "seed": SEED, "pairs": PAIRS, "rows": [*rows.values()]})
+
+
+if __name__ == "__main__":
+    main()
