@@ -17,7 +17,9 @@ FOLDER = Path(__file__).parents[2] / "docs" / "disclosures"
 SCRIPTS = sorted(FOLDER.glob("*.py"))
 LIBRARY = {
     "diffprivlib": "diffprivlib",
+    "mostlyai": "mostlyai-engine",
     "opacus": "opacus",
+    "pipeline": "pipeline-dp",
     "python": "python-dp",
     "tmlt": "tmlt.core",
     "torch": "torch",

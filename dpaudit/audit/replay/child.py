@@ -94,11 +94,11 @@ class Child(Channel):
         )  # fmt: skip
 
     def replay(
-        self, records: Sequence[Any], *, of: str, seconds: float, seed: str = ""
+        self, records: Sequence[Any], *, of: str, seconds: float, seed: str = "", lines: bool = True
     ) -> dict[str, Any]:
         """Run on ``records`` with the tape ``of``; with a ``seed``, tell the values."""
         return self.tell(
-            "replay", records=jsonable(list(records)), seed=f"{self._seed}{seed}", lines=True,
+            "replay", records=jsonable(list(records)), seed=f"{self._seed}{seed}", lines=lines,
             of=of, seconds=seconds, values=bool(seed),
         )  # fmt: skip
 

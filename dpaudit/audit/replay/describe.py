@@ -186,7 +186,7 @@ def _meaning(result: ReplayResult, checks: list[Check]) -> tuple[Meaning, ...]:
 def _sections(result: ReplayResult) -> Iterator[Section]:
     quantity, none = wording.quantity, wording.NOTHING
     known = bool(result.primitives) and result.epsilon is not None
-    epsilon = quantity(result.epsilon) if known else none  # type: ignore[arg-type]
+    epsilon = quantity(result.epsilon) if known else none
     rows = (
         ("Claim", result.claim or none),
         ("Largest ε of a pair, given the stated laws", epsilon),

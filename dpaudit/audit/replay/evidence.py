@@ -21,6 +21,8 @@ __all__ = ["Clock", "Drawing", "Evidence"]
 
 _SHARE = 0.6
 """Share of the time limit for pairs; the rest is for new releases."""
+_SLOW = 2.0
+"""Seconds of a run from which lines are noted only where it is recorded: that takes time too."""
 _KEPT = 4
 """Recordings that the pipeline's process keeps."""
 
@@ -140,7 +142,10 @@ class Drawing:
         result = recorded
         if "died" not in recorded:
             limit = min(max(20 * float(recorded["seconds"]), 10.0), self.clock.run)
-            result = self._run(self.child.replay, pair.second, of=repr(pair.first), seconds=limit)
+            quick = float(recorded["seconds"]) < _SLOW
+            result = self._run(
+                self.child.replay, pair.second, of=repr(pair.first), seconds=limit, lines=quick
+            )
         if "died" in result:
             which = "" if result is recorded else "; the run that was recorded gave one"
             found.died.append((f"{one_line(result['died'], limit=160)}{which}", pair))

@@ -358,7 +358,7 @@ class _Judge:
             pair = self.found.tried[one.pair]
             options = MechanismOptions(
                 samples=self.options.samples, alpha=alpha, seed=self.options.seed,
-                time_limit=seconds,
+                time_limit=seconds, real_numbers=True,
             )  # fmt: skip
             try:
                 encoded = EncodedReleases(self.child, (list(pair.first), list(pair.second)))
@@ -393,7 +393,6 @@ class _Judge:
         unknown = tuple(dict.fromkeys(_place(u) for n in within for u in self.spent[n].unknown))[:8]
         largest = max(within, key=lambda n: self.spent[n].epsilon, default=0)
         verdict: Verdict = "no-finding"
-        reason = self._why_inconclusive(divergences, unknown)
         unknown += tuple(
             f"what may hide the data at {d.line or d.at or d.path}"
             for d in divergences
@@ -401,6 +400,7 @@ class _Judge:
             and d.kind not in ("budget", "exception")
             and d.path != "messages"
         )
+        reason = self._why_inconclusive(divergences, unknown)
         if any(d.outcome == "finding" for d in divergences) and not found.changed:
             verdict, reason = "finding", ""
         elif reason:

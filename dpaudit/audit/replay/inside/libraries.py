@@ -6,6 +6,7 @@ the mechanism is the primitive's and is not noted.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .hooks import module, place_hook, quietly, wrap
+from .primitives import seed_of
 from .tape import Tape, current
 from .values import UnknownValueError, base, distance, leaves, numbers, pack, unpack
 
@@ -47,6 +49,7 @@ def mechanism(
     loss: Callable[[Any, Any], dict[str, Any]] | None = None,
     keep: bool = True,
     of_record: bool = False,
+    seeded: str = "",
 ) -> Any:
     """One call of a library's mechanism on ``given``; ``loss`` gives its ε for two inputs.
 
@@ -54,10 +57,13 @@ def mechanism(
     stated is for one record more or less, so twice as much for one that is changed.
     """
     given = _kept(given)
-    output, event = tape.call(
-        name, make, law=law, shape=shape, scale=scale, given=given, stated=stated, keep=keep
-    )
-    event["inside"] = True
+    try:
+        output, event = tape.call(
+            name, make, law=law, shape=shape, scale=scale, given=given, stated=stated, keep=keep,
+            seeded=seeded,
+        )  # fmt: skip
+    finally:
+        tape.now[-1]["inside"] = True
     if "before" in event:
         then = unpack(event["before"]["given"])
     elif tape.groups and tape.replays and numbers(given) is not None:
@@ -114,8 +120,8 @@ def _randomise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     if callable(given):  # its minimum is released: it follows the data and the noise together
         tape.select()
         tape.notes["diffprivlib.Vector"] = (
-            "diffprivlib.Vector perturbs a function that is minimised then: not replayed, and its "
-            "ε is taken at its word"
+            "diffprivlib.Vector perturbs a function, whose minimum is not replayed: its ε is "
+            "taken at its word"
         )
     return mechanism(
         tape,
@@ -125,6 +131,7 @@ def _randomise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
         scale={k: known[k] for k in sorted(known)},
         stated=stated,
         keep=not callable(given),
+        seeded=seed_of(getattr(mech, "_rng", None)),
     )
 
 
@@ -186,7 +193,9 @@ def _measured(tape: Tape, name: str, whole: Any, given: Any, make: Callable[[], 
     def loss(first: Any, second: Any) -> dict[str, Any]:
         return {"loss": 0.0} if later else _opendp_loss(measurement, first, second)
 
-    scale = str(whole) if "Function" not in str(whole) else str(measurement.output_measure)
+    scale = [str(whole) if "Function" not in str(whole) else str(measurement.output_measure)]
+    with contextlib.suppress(Exception):  # a map that asks for another type of distance
+        scale.append(str(measurement.map(1.0)))
     per_record = str(whole.input_metric).startswith(("Symmetric", "InsertDelete"))
     return mechanism(
         tape, name, made, given=_table(value), scale=scale, stated=stated, loss=loss,
@@ -478,6 +487,26 @@ def _each_key(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
     return original(backend, pairs, lambda p: tape.for_group(p[0], how, p[1]), *rest, **kwargs)
 
 
+_TMLT = {"AddLaplaceNoise": "laplace", "AddGeometricNoise": "discrete-laplace",
+         "AddGaussianNoise": "normal", "AddDiscreteGaussianNoise": "normal"}  # fmt: skip
+
+
+def _tmlt(noise: Any) -> None:
+    for name in _TMLT:
+        wrap(getattr(noise, name, None), "__call__", _tmlt_noise)
+
+
+def _tmlt_noise(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
+    one, value = args[0], base(args[1] if len(args) > 1 else kwargs["value"])
+    law = _TMLT[type(one).__name__]
+    width = next(getattr(one, n) for n in ("scale", "alpha", "sigma_squared") if hasattr(one, n))
+    scale = width.to_float(round_up=False)
+    return mechanism(
+        tape, f"tmlt.core.{type(one).__name__}", quietly(original, (one, value), {}), given=value,
+        law=law, scale=float(np.sqrt(scale)) if law == "normal" else scale,
+    )  # fmt: skip
+
+
 def _jax(jax: Any) -> None:
     laws = {"normal": "normal", "laplace": "laplace", "uniform": "uniform", "gumbel": "gumbel",
             "bernoulli": "bernoulli", "randint": "integers", "permutation": "permutation",
@@ -575,6 +604,7 @@ ROWS: dict[str, Callable[[Any], None]] = {
     "snsql.sql._mechanisms": _smartnoise,
     "pydp": _pydp,
     "pipeline_dp": _pipeline_dp,
+    "tmlt.core.measurements.noise_mechanisms": _tmlt,
     "jax": _jax,
     "jax_privacy.noise_addition": _jax_privacy,
     "jax_privacy.batch_selection": _jax_batches,

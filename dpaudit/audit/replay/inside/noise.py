@@ -45,6 +45,7 @@ class Meta:
         "off0",
         "released",
         "root",
+        "shape",
         "slope",
         "tape",
         "used",
@@ -56,6 +57,7 @@ class Meta:
         self.off: Any = None
         self.off0: Any = None
         self.slope: Any = 1.0
+        self.shape: tuple[int, ...] = ()
         self.affine = True
         self.heir = self.used = self.released = self.compared = False
         self.uses: dict[str, int] = {}
@@ -107,6 +109,7 @@ def _zero(value: Any) -> bool:
 
 def follow(value: Any, meta: Meta) -> Any:
     """``value`` with its ``meta``; itself, where no class of ours holds such a value."""
+    meta.shape = tuple(np.shape(value))
     if isinstance(value, np.ndarray):
         array = np.asarray(value).view(NoiseArray)
         array._m = meta
@@ -371,7 +374,7 @@ def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
     if both or not meta.affine or how in (operator.eq, operator.ne) or numbers(operand) is None:
         return result
     made, tape = meta.child(f"{how.__name__}"), meta.tape
-    made.compared = True
+    made.compared, made.shape = True, tuple(np.shape(result))
     made.off, made.off0 = (None, None) if coin else (_less(meta.off, operand),) * 2
     if not tape.replays:
         tape.joins[made.key] = (pack(operand), pack(result))
@@ -762,15 +765,24 @@ def _moved(tape: Tape, meta: Meta, step: Any, shown: bool) -> None:
     if meta.event.get("of"):
         more |= {"of": meta.event["of"], "slope": float(np.max(slope))}
     wide = None if wide is None else slope * np.asarray(wide)
-    tape.moves({**meta.event, "scale": pack(wide)}, meta.off0, meta.off, **more)
+    first, second = _wide(meta, meta.off0), _wide(meta, meta.off)
+    tape.moves({**meta.event, "scale": pack(wide)}, first, second, **more)
 
 
 def _scaled(meta: Meta) -> tuple[Any, Any]:
     """Data that was added, now and when recorded, in units of the draw."""
-    now, then = (np.asarray(0.0 if v is None else base(v), float) for v in (meta.off, meta.off0))
+    slope = np.asarray(base(meta.slope), float)
     with np.errstate(all="ignore"):
-        slope = np.asarray(base(meta.slope), float)
-        return now / slope, then / slope
+        return _wide(meta, meta.off) / slope, _wide(meta, meta.off0) / slope
+
+
+def _wide(meta: Meta, off: Any) -> Any:
+    """Data that was added, for each number of the value that follows."""
+    added = np.asarray(0.0 if off is None else base(off), float)
+    try:
+        return np.broadcast_to(added, meta.shape)
+    except ValueError:  # of another shape, e.g. one that C code made
+        return added
 
 
 def _near(first: Any, second: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -224,7 +225,7 @@ def _method(parent: type, name: str, row: Row, label: str) -> Callable[..., Any]
         args = tuple(base(a) for a in args)
         many, args, kwargs = by_number(row, args, {k: base(v) for k, v in kwargs.items()})
         make = quietly(original, (self, *args), kwargs)
-        seeded = _seed_of(self)
+        seeded = seed_of(self)
         if name == "shuffle":
             return _shuffled(tape, label, row, make, args, kwargs)
         into = kwargs.get("out")
@@ -255,7 +256,7 @@ def _shuffled(tape: Tape, label: str, row: Row, make: Any, args: Any, kwargs: An
         x[:] = [x[i] for i in places] if isinstance(x, list) else x[places]
 
 
-def _seed_of(generator: Any) -> str:
+def seed_of(generator: Any) -> str:
     """What a generator was seeded with, if that is a number that somebody chose."""
     own = getattr(generator, "_dpaudit_seed", "")
     if own:
@@ -333,10 +334,10 @@ def _install_numpy() -> None:
 def reseed(tape: Tape) -> None:
     """At the start of a run: all generators that nobody seeded get fresh numbers of the tape's."""
     for generator in list(_generators):
-        if not _seed_of(generator):
+        if not seed_of(generator):
             bits = getattr(generator, "bit_generator", None) or generator._bit_generator
-            fresh = type(bits)(int.from_bytes(tape.entropy(16), "big"))
-            bits.state = fresh.state
+            with contextlib.suppress(TypeError):  # one that takes no seed, such as the processor's
+                bits.state = type(bits)(int.from_bytes(tape.entropy(16), "big")).state
     for one in list(_stdlib):
         if not one._dpaudit_seed:
             _RANDOM.seed(one, int.from_bytes(tape.entropy(16), "big"))

@@ -94,9 +94,11 @@ class Pipeline:
         for word, form in (
             ("DataFrame", "frame"),
             ("ndarray", "array"),
+            ("list", "records"),
+            ("Sequence", "records"),
+            ("Iterable", "records"),
             ("Path", "path"),
             ("str", "path"),
-            ("list", "records"),
         ):
             self.path = Path if "Path" in text else str
             if word in text:
@@ -430,7 +432,8 @@ class Server:
         record = self.records.get(question["of"]) if what == "replay" else None
         result = in_fork(self.pipeline, question, record, limit)
         if what == "record" and "record" in result:
-            kept = [(k, v) for k, v in self.records.items() if k != question["as"]][-3:]
+            # those that the auditor knows of, and one without a name
+            kept = [(k, v) for k, v in self.records.items() if k != question["as"]][-4:]
             self.records = {**dict(kept), question["as"]: marshal.dumps(result.pop("record"))}
         return dict(result)
 

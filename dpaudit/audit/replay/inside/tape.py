@@ -39,6 +39,7 @@ class Tape:
         self.joins: dict[str, Any] = {}
         self.now: list[dict[str, Any]] = []
         self.cursor = 0
+        self.shuffled = False
         self.stopped = False
         self.found: list[dict[str, Any]] = []
         self.moved: list[dict[str, Any]] = []
@@ -123,6 +124,7 @@ class Tape:
             return None
         before = self.events[self.cursor]
         self.cursor += 1
+        now["expected"] = before["law"]
         if before["name"] != now["name"] or (before["in"] or before["at"]) != (
             now["in"] or now["at"]
         ):
@@ -133,6 +135,7 @@ class Tape:
             if now["law"] in COINS:
                 text = f"the number of coins of {now['name']} follows the number of records"
                 self.notes[f"coins {now['at']}"] = text
+                self.shuffled |= now["law"] in ("choice", "permutation")
             else:
                 self.stop("shape", now, shown(before["shape"]), shown(now["shape"]))
                 return None
@@ -196,6 +199,8 @@ class Tape:
                 "in": event.get("in", ""),
                 "call": event.get("call", -1),
                 "law": event.get("law", ""),
+                "expected": event.get("expected", ""),
+                "shuffled": self.shuffled,
                 "first": first if isinstance(first, str) else shown(first),
                 "second": second if isinstance(second, str) else shown(second),
                 **more,

@@ -1,4 +1,4 @@
-"""diffprivlib 0.6.6: mean, variance, histogram under one accountant; (2, 0)-DP, one value changed."""
+"""diffprivlib 0.6.6: mean, variance, histogram, one accountant; (2, 0)-DP, one value changed."""
 
 import diffprivlib as dp
 import numpy as np

@@ -1,4 +1,4 @@
-"""OpenDP 0.16.0: a sum, a histogram and a quantile from chains; (1, 0)-DP each, one more or less."""
+"""OpenDP 0.16.0: a sum, a histogram, a quantile from chains; (1, 0)-DP each, one more or less."""
 
 import opendp.prelude as dp
 

@@ -1,4 +1,4 @@
-"""PipelineDP 0.3.1: sums of cities that it selects; (1, 1e-5)-DP, one more or less."""
+"""PipelineDP 0.3.1: sums of cities that it selects; (6, 1e-5)-DP, one more or less."""
 
 import operator
 
@@ -7,7 +7,7 @@ import pipeline_dp
 
 def run(data):
     """The local backend; a record is a person; which cities there are is private."""
-    budget = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1, total_delta=1e-5)
+    budget = pipeline_dp.NaiveBudgetAccountant(total_epsilon=6, total_delta=1e-5)
     engine = pipeline_dp.DPEngine(budget, pipeline_dp.LocalBackend())
     params = pipeline_dp.AggregateParams(
         noise_kind=pipeline_dp.NoiseKind.GAUSSIAN,

@@ -11,7 +11,9 @@ def distance(a, b):
 
 def audited(mechanism):
     @audit_spec(
-        kind=mechanism.__name__, input_arg="value", sensitivity_arg="sensitivity",
+        kind=mechanism.__name__,
+        input_arg="value",
+        sensitivity_arg="sensitivity",
         metric_fn=distance,
     )
     def randomise(value, sensitivity, epsilon, limits):

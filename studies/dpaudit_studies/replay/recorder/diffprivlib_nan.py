@@ -13,7 +13,9 @@ def instrumented(pipeline):
     mechanism = utils.LaplaceTruncated
 
     @audit_spec(
-        kind="LaplaceTruncated", input_arg="value", sensitivity_arg="sensitivity",
+        kind="LaplaceTruncated",
+        input_arg="value",
+        sensitivity_arg="sensitivity",
         metric_fn=distance,
     )
     def randomise(value, sensitivity, known):

@@ -17,7 +17,7 @@ KEPT = ("codes", "bins", "min", "max")
 
 def run(people: pd.DataFrame):
     with tempfile.TemporaryDirectory() as folder:
-        types = {name: "TABULAR_NUMERIC_AUTO" for name in people.columns}
+        types = dict.fromkeys(people.columns, "TABULAR_NUMERIC_AUTO")
         split(people, tgt_encoding_types=types, workspace_dir=folder)
         budget = DifferentialPrivacyConfig(value_protection_epsilon=1.0)
         analyze(differential_privacy=budget, workspace_dir=folder)

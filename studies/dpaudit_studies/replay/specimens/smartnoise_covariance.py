@@ -8,7 +8,7 @@ import pandas as pd
 import sklearn.linear_model._base
 
 sys.modules["sklearn.linear_model.base"] = sklearn.linear_model._base  # its name until 0.24
-from snsynth.models.dp_covariance import DPcovariance  # noqa: E402
+from snsynth.models.dp_covariance import DPcovariance
 
 PEOPLE = 8
 
@@ -17,4 +17,4 @@ def run(people: pd.DataFrame):
     columns = ["age", "income"]
     ranges = pd.DataFrame({"age": [0, 100], "income": [0, 50]})
     release = DPcovariance(PEOPLE, columns, ranges, 1.0).release(people[columns])
-    return dict(zip(["age, age", "age, income", "income, income"], release))
+    return dict(zip(["age, age", "age, income", "income, income"], release, strict=True))

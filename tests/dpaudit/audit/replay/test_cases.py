@@ -5,23 +5,30 @@ import re
 import pytest
 from support.replay_run import HERE, replayed
 
-FALSE_ALARMS = {}
+FALSE_ALARMS = {
+    "scipy_rvs.count_dlaplace": "a discrete difference of draws that C code makes a plain number",
+}
 """Right pipelines in which something is found, and why."""
-MISSES = {}
+MISSES = {
+    "diffprivlib_use.random_state_fixed": "the generator in a library's mechanism is not looked at",
+    "numpy_scalar.drawn_until_positive": "1,000 releases do not show 1.5 ε",
+    "opendp_use.scale_of_the_data": "of measurements of a number, the scales are not compared",
+    "selection.plays_as_scores": "the pair with the largest ε is none whose releases show it",
+}
 """Mistakes that are not found, and why."""
 QUICK = {
     "right": [
         "numpy_scalar.mean_of_two_queries", "numpy_scalar.second_query_if_many",
         "numpy_array.histogram_add_out", "numpy_array.largest_bin",
-        "legacy_numpy.regions_uniform_inverse", "legacy_numpy.count_geometric_difference",
+        "legacy_numpy.sum_exponential_difference", "legacy_numpy.count_geometric_difference",
         "stdlib.votes_as_json", "stdlib.votes_of_a_path", "inverse_cdf.sum_math_log",
         "local.hours_laplace", "selection.laplace_maximum", "selection.median_by_bisection",
     ],
     "planted": [
-        "numpy_scalar.scale_of_the_range", "numpy_scalar.missing_through_clip",
+        "numpy_scalar.scale_of_the_range", "numpy_scalar.seed_fixed",
         "numpy_scalar.one_draw_for_two", "numpy_scalar.nothing_if_empty",
         "numpy_array.noise_on_a_copy", "numpy_array.length_of_the_largest_code",
-        "numpy_array.sums_of_the_truth", "legacy_numpy.global_seed", "stdlib.truth_in_a_file",
+        "numpy_array.first_bin_forgotten", "legacy_numpy.global_seed", "stdlib.truth_in_a_file",
         "stdlib.total_in_json", "local.answer_beside_the_noise", "selection.score_of_the_winner",
     ],
 }  # fmt: skip
@@ -47,7 +54,9 @@ def test_nothing_is_found_in_a_right_pipeline(path, name):
 
 
 @pytest.mark.parametrize(("path", "name"), [*_params("planted", True), *_params("planted", False)])
-def test_a_planted_mistake_is_found(path, name):
+def test_a_planted_mistake_is_found(path, name, monkeypatch):
+    if f"{path.stem}.{name}" in QUICK["planted"]:  # they need no new releases
+        monkeypatch.setattr("dpaudit.audit.replay.run._CONFIRMED", 0)
     one = replayed(path, name)
     assert (one["verdict"], one["ok"]) == ("finding", True), one["found"]
 
