@@ -212,9 +212,11 @@ def _sections(result: ReplayResult) -> Iterator[Section]:
     yield Section(title="Where the data shows", blocks=tuple(blocks))
     if result.primitives:
         yield Section(title="The noise that was called", blocks=(_primitives(result),))
-    unseen = [*result.unseen, *result.advice]
+    unseen = [*(f"Not seen: {one}" for one in result.unseen), *result.advice]
     if unseen:
-        yield Section(title="What was not seen", blocks=(Items(tuple(unseen), terminal=True),))
+        yield Section(
+            title="What was not seen, and advice", blocks=(Items(tuple(unseen), terminal=True),)
+        )
     if result.unreached:
         lines = Items(result.unreached[:60])
         yield Section(title="Lines that no pair reached", blocks=(lines,), folded=True)
