@@ -71,6 +71,7 @@ def main():
         parser.add_argument(name, action=argparse.BooleanOptionalAction, default=default)
     for name, default in (("--out", Path("replay.jsonl")), ("--root", HERE.parents[2])):
         parser.add_argument(name, type=Path, default=default)
+    parser.add_argument("--results", type=Path, help="results.json to put the group's rows in")
     args, ran = parser.parse_args(), []
     sys.path[0] = str(args.root.resolve())
     from dpaudit.audit.replay import run
@@ -95,6 +96,22 @@ def main():
     ok, hit, seconds = (sum(one[part] for one in ran) for part in ("ok", "hit", "seconds"))
     print(f"{args.group}: {ok} of {len(ran)} ok, {hit} at the marked line, {seconds:.0f} s,",
           dict(Counter(one["verdict"] for one in ran)))  # fmt: skip
+    if args.results:
+        put(args.results, args.group, ran)
+
+
+def put(path, group, ran):
+    """The rows of a group in a results file, beside those of the other."""
+    from dpaudit_studies.evidence import MACHINE, write
+
+    kept = json.loads(path.read_text())["rows"] if path.exists() else []
+    parts = ("file", "name", "verdict", "ok", "hit", "epsilon", "seconds")
+    rows = [{"group": group} | {part: one.get(part) for part in parts} for one in ran]
+    for row, one in zip(rows, ran, strict=True):
+        row["kinds"] = sorted({kind for kind, *_ in one["found"]})
+        row["epsilon"] = None if row["epsilon"] is None else f"{row['epsilon']:.4g}"
+    rows += [row for row in kept if row["group"] != group]
+    write(path, {"machine": MACHINE, "pairs": 20, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from result_tables import (
     nonces,
     papers,
     proofs,
+    replays,
 )
 from result_tables.reading import ROOT
 
@@ -43,6 +44,10 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "proved-opendp": proofs.opendp,
     "proved-sampled": proofs.sampled,
     "predictable": audits.predictable,
+    "replay-cases": replays.cases,
+    "replay-catalogue": replays.catalogue,
+    "replay-current": replays.current,
+    "replay-published": replays.published,
     "seeded": defences.seeded,
     "short-nonces": nonces.short,
     "training": defences.training,

@@ -68,7 +68,7 @@ def main() -> None:
             f"{row['shown']:7.2f}{row['seconds']:7.1f}  {row['verdict']} {kinds}",
             flush=True,
         )
-        write(asked.out / "catalogue.json", {"machine": MACHINE, "seed": SEED, "rows": rows})
+        write(asked.out / "results.json", {"machine": MACHINE, "seed": SEED, "rows": rows})
     alarms = sum(r["verdict"] == "finding" and r["sound"] for r in rows)
     passed = sum(r["verdict"] == "no-finding" and not r["sound"] for r in rows)
     print(f"\nfindings of sound mechanisms: {alarms}; broken mechanisms that pass: {passed}")
