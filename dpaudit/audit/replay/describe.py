@@ -163,7 +163,9 @@ def _given(result: ReplayResult) -> str:
         if result.claim_epsilon is not None
         else ""
     )
-    return f"Given that {of} the stated law, its largest ε on these pairs is {epsilon}{at}{claim}."
+    coins = ", for the coins that were tossed," if result.details.get("coins") else ""
+    text = f"Given that {of} the stated law, its largest ε on these pairs{coins} is {epsilon}{at}"
+    return f"{text}{claim}."
 
 
 def _meaning(result: ReplayResult, checks: list[Check]) -> tuple[Meaning, ...]:

@@ -23,6 +23,8 @@ _SHARE = 0.6
 """Share of the time limit for pairs; the rest is for new releases."""
 _SLOW = 2.0
 """Seconds of a run from which lines are noted only where it is recorded: that takes time too."""
+_TOSSED, _TOSSES = 8, 3
+"""Pairs that are run with other coins too, if coins choose what happens; and how often."""
 _KEPT = 4
 """Recordings that the pipeline's process keeps."""
 
@@ -49,14 +51,15 @@ class Evidence:
     """What the runs showed.
 
     ``tried`` are the pairs that were compared, by number, and ``moved`` how far inputs of
-    primitives moved on each. ``died`` are the pairs of which a run gave no answer, and why; ``own``
-    the differences that a replay of the same data set shows too; ``seeds`` the calls whose seed is
-    the same in every run; ``late`` says that the time was up before all pairs were tried.
+    primitives moved on each, in every run of it; several if ``coins`` choose what happens. ``died``
+    are the pairs of which a run gave no answer, and why; ``own`` the differences that a replay of
+    the same data set shows too; ``seeds`` the calls whose seed is the same in every run; ``late``
+    says that the time was up before all pairs were tried.
     """
 
     about: Mapping[str, Any] = field(default_factory=dict)
     tried: dict[int, Pair] = field(default_factory=dict)
-    moved: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    moved: dict[int, list[list[dict[str, Any]]]] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
     died: list[tuple[str, Pair]] = field(default_factory=list)
     own: set[tuple[str, str]] = field(default_factory=set)
@@ -73,6 +76,7 @@ class Evidence:
     seconds: float = 0.0
     raised: str = ""
     late: bool = False
+    coins: bool = False
 
 
 @dataclass
@@ -158,10 +162,27 @@ class Drawing:
                 found.unseen[f"randomness or time outside the known primitives: {what}"] = None
             return
         number, selects = len(found.tried) + 1, bool(recorded["selects"] or result["selects"])
-        found.tried[number], found.moved[number] = pair, list(result["moved"])
+        found.tried[number], found.moved[number] = pair, [list(result["moved"])]
+        if selects and number <= _TOSSED:
+            differences += self._toss(pair, number, limit)
         found.differences += [
             Difference(d, pair, number, selects) for d in differences if _what(d) not in found.own
         ]
+
+    def _toss(self, pair: Pair, number: int, limit: float) -> Iterator[dict[str, Any]]:
+        """A pair again with other coins, which may choose other records; the differences."""
+        self.found.coins = True
+        for i in range(_TOSSES):
+            if self.clock.left(_SHARE) <= 0:
+                return
+            seed = f"/coins {i}"
+            self._run(self.child.record, pair.first, name="coins", seed=seed, seconds=limit)
+            how: dict[str, Any] = {"of": "coins", "seed": seed, "seconds": limit, "lines": False}
+            result = self._run(self.child.replay, pair.second, **how)
+            if "died" in result:
+                return
+            self.found.moved[number].append(list(result["moved"]))
+            yield from result["found"]
 
     def _run(
         self, run: Callable[..., dict[str, Any]], records: tuple[Any, ...], **how: Any

@@ -178,6 +178,7 @@ class _Judge:
     clock: Clock
     found: Evidence
     spent: dict[int, Spent] = field(default_factory=dict)
+    moved: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def promised(self) -> tuple[PrivacyClaim | None, str]:
@@ -200,7 +201,10 @@ class _Judge:
         """What each cause of differences is: a finding, advice, or undecided."""
         groups = [g for g in grouped(self.found.differences) if not self._followed(g)]
         self._recognise()
-        self.spent = {n: spent_on(moved, self.delta) for n, moved in self.found.moved.items()}
+        for number, runs in self.found.moved.items():
+            sums = [(spent_on(moved, self.delta), moved) for moved in runs]
+            most = max(sums, key=lambda s: (bool(s[0].unknown), s[0].epsilon))
+            self.spent[number], self.moved[number] = most
         some = [*map(self._divergence, groups), *self._seeds(), *self._over()]
         asked = [i for i, d in enumerate(some) if d.outcome != "advice" and d.pair]
         if any(d.outcome == "finding" for d in some):
@@ -249,7 +253,7 @@ class _Judge:
         at = noise["in"] or noise["at"] or best.found["in"]
         self.found.lost.pop(f"{noise['name']} at {at}", None)
         for one in group.differences:
-            self.found.moved[one.number].append({**one.found, **noise, "in": at, "at": at})
+            self.found.moved[one.number][0].append({**one.found, **noise, "in": at, "at": at})
         return True
 
     def _again(self, pair: Pair, times: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -268,7 +272,7 @@ class _Judge:
     def _recognise(self) -> None:
         """The law and scale of noise that the pipeline makes of uniform numbers."""
         made = [
-            (n, one) for n, all_moved in self.found.moved.items() for one in all_moved
+            (n, one) for n, runs in self.found.moved.items() for moved in runs for one in moved
             if one.get("of")
         ]  # fmt: skip
         known: dict[tuple[Any, Any], Any] = {}
@@ -316,7 +320,7 @@ class _Judge:
     def _over(self) -> Iterator[Divergence]:
         """The pair whose noised inputs add up to most, if that is above the claim or not known."""
         promised, by = self.promised
-        tried, moved = self.found.tried, self.found.moved
+        tried, moved = self.found.tried, self.moved
         if promised is None or not tried:
             return
         sums = {n: math.inf if s.unknown else s.epsilon for n, s in self.spent.items()}
@@ -442,7 +446,8 @@ class _Judge:
             provenance=provenance,
             details={
                 "pairs": _texts(tried, [d.pair for d in divergences]),
-                "form": found.about.get("form", ""), "hooks": found.about.get("hooks", []),
+                "coins": found.coins, "form": found.about.get("form", ""),
+                "hooks": found.about.get("hooks", []),
             },
         )  # fmt: skip
 

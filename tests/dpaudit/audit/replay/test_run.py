@@ -61,7 +61,7 @@ def evidence(pairs=4, *, beyond=False, **more):
     found = Evidence(draws=1, **more)
     for number in range(1, pairs + 1):
         found.tried[number] = Pair((1,), (1, number), f"pair {number}", beyond)
-        found.moved[number] = []
+        found.moved[number] = [[]]
     return found
 
 
@@ -174,7 +174,7 @@ def test_replaced_hooks_take_findings_with_them():
 def test_a_claim_of_noise_with_an_unknown_law_cannot_be_checked(releases):
     releases("no-finding")
     found = evidence()
-    found.moved[2] = [{**LAPLACE, "law": "logistic"}, LAPLACE]
+    found.moved[2] = [[{**LAPLACE, "law": "logistic"}, LAPLACE]]
     result = judged(found)
     assert (result.verdict, result.epsilon) == ("inconclusive", None)
     assert "a.py:3" in result.reason
@@ -197,7 +197,7 @@ def doubtful(request):
     """Evidence with one divergence that something may hide; None: more is spent than claimed."""
     found = evidence()
     if request.param is None:
-        found.moved[3] = [{**LAPLACE, "l1": 20.0}]
+        found.moved[3] = [[{**LAPLACE, "l1": 20.0}]]
         return found
     return differ(found, **request.param)
 
@@ -232,10 +232,10 @@ def test_a_doubt_that_all_releases_contradict_is_advice(doubtful, releases):
 )
 def test_released_sums_need_no_release_to_exceed_the_claim(moved, delta):
     found = evidence()
-    found.moved[2] = [{**LAPLACE, "l1": 4.0, "l2": 4.0, "l0": 1.0, "exact": True, **moved}]
+    found.moved[2] = [[{**LAPLACE, "l1": 4.0, "l2": 4.0, "l0": 1.0, "exact": True, **moved}]]
     result = judged(found, seconds=0, delta=delta)
     assert [(d.kind, d.outcome) for d in result.divergences] == [("budget", "finding")]
-    found.moved[2][0]["exact"] = False
+    found.moved[2][0][0]["exact"] = False
     assert judged(found, seconds=0, delta=delta).verdict == "inconclusive"
 
 
@@ -271,7 +271,7 @@ def test_what_is_sure_stays_a_finding_without_releases(releases):
 def test_the_books_are_a_claim_of_their_own(releases):
     calls = releases("no-finding")
     found = evidence(booked=[(0.25, 0.0), (0.5, 1e-6)])
-    found.moved[2] = [{**LAPLACE, "l1": 4.0}]
+    found.moved[2] = [[{**LAPLACE, "l1": 4.0}]]
     result = judged(found, epsilon=None)
     assert (calls[0].claim.epsilon, calls[0].claim.delta) == (0.75, 1e-6)
     assert "booked 0.75" in result.divergences[0].says
@@ -283,10 +283,10 @@ def test_a_pair_beyond_the_domain_overspends_too(releases):
     releases("finding", low=5.0)
     found = evidence()
     found.tried[2] = Pair((1,), (1, math.nan), "a NaN", beyond=True)
-    found.moved[1] = [LAPLACE]
-    found.moved[2] = [{**LAPLACE, "l1": "inf"}]
+    found.moved[1] = [[LAPLACE]]
+    found.moved[2] = [[{**LAPLACE, "l1": "inf"}]]
     assert [d.pair for d in judged(found).findings] == [2]
-    found.moved[1] = [{**LAPLACE, "l1": 3.0}]  # within the domain is better
+    found.moved[1] = [[{**LAPLACE, "l1": 3.0}]]  # within the domain is better
     assert [d.pair for d in judged(found).findings] == [1]
 
 
@@ -434,3 +434,21 @@ def test_a_command_asks_for_the_same():
     command = options.command("./a.py:run", ClaimOptions(epsilon=1.0))
     for part in ("dpaudit replay ./a.py:run", "--data people.csv", "--pairs 9", "--seed 7"):
         assert part in command
+
+
+def test_coins_that_choose_are_tossed_again():
+    """What only one toss of four shows counts, and the pair's ε is the largest of its runs."""
+    told = iter(range(10_000))
+
+    def of(data, what):
+        rare = what == "replay" and next(told) % 4 == 3
+        return {"selects": 1, "moved": [LAPLACE] if rare else []}
+
+    found, _ = drawn(of, pairs=4)
+    assert found.coins
+    assert all(len(runs) == 4 for runs in found.moved.values())
+    assert sum(bool(moved) for runs in found.moved.values() for moved in runs) >= 3
+    assert judged(found).epsilon == pytest.approx(0.5)
+    quiet, _ = drawn(lambda data, what: {"moved": []}, pairs=4)
+    assert not quiet.coins
+    assert all(len(runs) == 1 for runs in quiet.moved.values())
