@@ -67,7 +67,6 @@ class Meta:
         """The meta of what ``step`` makes of this value."""
         n = self.uses.get(step, 0)
         self.uses[step] = n + 1
-        self.used = True
         key = f"{self.key}/{step}#{n}" if n else f"{self.key}/{step}"
         meta = Meta(self.tape, self.event, key, self.root if root is None else root)
         meta.affine = affine and self.affine
@@ -315,7 +314,7 @@ def derive(result: Any, step: str, *parents: Meta) -> Any:
         return result
     meta = parents[0]
     made = meta.child(f"~{step}", affine=False)
-    made.root = made.key  # noise of its own
+    made.root, made.affine = made.key, True  # noise of its own
     made.event["of"] = _made_of(result, *parents)
     for other in parents[1:]:
         other.used = True
@@ -805,7 +804,7 @@ def _reused(tape: Tape, meta: Meta, chains: list[tuple[Any, Any]]) -> None:
 
 
 def lost(tape: Tape) -> list[dict[str, Any]]:
-    """Draws of noise that nothing was seen to be done with."""
+    """Draws of noise that were not seen to meet data, to decide or to be released."""
     used = {m.key.split("/")[0] for m in tape.metas if m.used or m.off is not None}
     return [
         event
