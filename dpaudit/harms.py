@@ -195,6 +195,12 @@ HARMS: Mapping[str, Harm] = {
         "Do not publish under the claimed ε: check scale and sensitivity with whoever wrote it, "
         "and audit again.",
     ),
+    "shown": Harm(
+        "Data leaves without noise",
+        "whoever sees the releases, or what is printed and raised, learns of a person what no "
+        "noise hides",
+        "Add noise to it, or leave it out, where the finding says; then replay again.",
+    ),
     "other": Harm(
         "The claim does not hold",
         "what was drawn contradicts the claim, so the promised protection is not shown to hold",
@@ -251,11 +257,13 @@ def _meaning(harm: Harm, findings: Sequence[Check], *, honest: str, claimed: flo
     if harm is HARMS["strength"]:
         statement = _direction(findings) or statement
     statement = statement[:1].upper() + statement[1:]
-    sure = _sure(min((c.p_adjusted for c in findings if c.p_adjusted is not None), default=0.0))
+    if honest:
+        least = min((c.p_adjusted for c in findings if c.p_adjusted is not None), default=0.0)
+        statement += f"; {honest} would look like this in {_sure(least)}"
     return Meaning(
         heading=harm.heading,
-        says=f"{statement}; {honest} would look like this in {sure}. {harm.todo}",
-        found="; ".join(c.name for c in findings),
+        says=f"{statement}. {harm.todo}",
+        found="; ".join(dict.fromkeys(c.name for c in findings)),
         topics=tuple(dict.fromkeys(c.topic for c in findings if c.topic)),
     )
 

@@ -111,7 +111,7 @@ def _check(divergence: Divergence) -> Check:
         effect=effect + more,
         interval=divergence.epsilon,
         unit="" if divergence.epsilon is None else "ε",
-        harm=_HARMS.get(divergence.kind, "other"),
+        harm=_HARMS.get(divergence.kind, "shown"),
         topic="replay",
         reproduce=divergence.reproduce if divergence.outcome == "finding" else "",
         facts={
@@ -172,7 +172,7 @@ def _meaning(result: ReplayResult, checks: list[Check]) -> tuple[Meaning, ...]:
     if result.verdict == "finding":
         return meaning_of_findings(
             checks,
-            honest="a pipeline whose data goes through noise",
+            honest="",
             claimed=result.claim_epsilon or 0.0,
         )
     if result.verdict == "inconclusive":

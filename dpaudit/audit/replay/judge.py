@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _LAPLACE = ("laplace", "discrete-laplace")
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d+|(?<=\])\['[^']*'\]")
 _COINS = ("uniform", "integers", "bits", "choice", "permutation", "bernoulli")
 _STEPS = ("Staircase", "Snapping", "BoundedDomain", "Uniform")
 """Mechanisms whose loss is not in proportion to how far their input moves."""
@@ -119,7 +119,7 @@ def says_of(difference: Difference) -> str:
     found = difference.found
     first, second = (one_line(found[side], limit=160) for side in ("first", "second"))
     name, path = one_line(found["name"], limit=80), one_line(found.get("path", ""), limit=100)
-    call = f"call {found['call']} of a primitive, {name}," if name else ""
+    call = f"call number {found['call'] + 1} of a primitive, {name}," if name else ""
     return {
         "control flow": f"the data decides which noise is drawn: {first}, or {second}",
         "shape": f"{call} draws {second} numbers instead of {first}: the data decides how many",

@@ -47,6 +47,8 @@ _DELTA = 1e-5
 """The δ of a run's ε where no claim names one."""
 _CONFIRMED = 4
 """Divergences that new releases are asked about, at most, where a finding needs none."""
+_SURE = 20.0
+"""Seconds for the ε of a finding that needs none, at most."""
 _PARTED = ("control flow", "shape", "exception")
 """Kinds of difference after which inputs are not compared."""
 _PROBES, _LINKS = 6, 6
@@ -211,6 +213,8 @@ class _Judge:
             asked = sorted(asked, key=lambda i: some[i].outcome == "undecided")[:_CONFIRMED]
         for done, i in enumerate(asked):
             seconds = self.clock.left() / (len(asked) - done)
+            if some[i].outcome == "finding":  # whatever ε it has
+                seconds = min(seconds, _SURE)
             some[i] = self._confirmed(some[i], self.options.alpha / len(asked), seconds)
         order = {"finding": 0, "undecided": 1, "advice": 2}
         return sorted(some, key=lambda d: order[d.outcome])

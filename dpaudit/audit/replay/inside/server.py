@@ -32,7 +32,7 @@ import numpy as np
 from . import following, libraries, noise, primitives, tape, torch_noise, watch
 from .hooks import changed, names
 from .tape import COINS, StoppedError, Tape
-from .values import base, distance, leaves, numbers, pack, same, shown, unpack
+from .values import OPAQUE, base, distance, leaves, numbers, pack, same, shown, unpack
 
 MAGIC = b"dpa1"
 HEADER = struct.Struct("<4sBQ")
@@ -50,6 +50,7 @@ class Pipeline:
         self.form: str = spec.get("form") or ""
         self.columns: list[str] | None = spec.get("columns")
         self.path: type = str
+        self.ours: list[str] = []
         place, member = spec["place"], spec["member"]
         primitives.install()
         following.install()
@@ -80,7 +81,17 @@ class Pipeline:
         self.files = {os.path.abspath(self.module.__file__ or "")}
         for cover in spec.get("cover") or ():
             self.files |= _files_of(cover)
+        with contextlib.suppress(OSError, TypeError):
+            if tape.__package__ in inspect.getsource(self.module):
+                self.ours = [f"{tape.__package__}, which its source names"]
         _install()
+
+    def state(self) -> dict[str, Any]:
+        """Which objects the module's names hold, and how many items are in them."""
+        return {
+            name: (id(value), len(value) if isinstance(value, (list, dict, set)) else 0)
+            for name, value in vars(self.module).items()
+        }
 
     def _form_of(self, function: Any) -> str:
         """The form that the function's annotation, or the default value of a parameter, names."""
@@ -153,7 +164,7 @@ class Run:
     """
 
     def __init__(self, pipeline: Pipeline, job: dict[str, Any], record: Any) -> None:
-        self.job, self.record = job, record
+        self.job, self.record, self.ours = job, record, pipeline.ours
         self.tape = one = Tape(str(job["seed"]), None if record is None else record["events"])
         if record is not None:
             one.joins = record["joins"]
@@ -165,6 +176,7 @@ class Run:
         self.raised, value = "", None
         self.lines = watch.Lines(pipeline.files) if job.get("lines") else None
         gc.disable()
+        state = pipeline.state()
         started = time.perf_counter()
         with watch.watching() as self.channels, self.lines or contextlib.nullcontext():
             tape.begin(one)
@@ -173,14 +185,13 @@ class Run:
                 value = list(value) if hasattr(value, "__next__") else value
             except StoppedError:
                 self.raised = "stopped"
-            except SystemExit as error:
-                self.raised = f"SystemExit: {error}"
-            except Exception as error:  # noqa: BLE001 a release like any other
+            except BaseException as error:  # noqa: BLE001 a release like any other
                 self.raised = f"{type(error).__name__}: {error}"[:600]
                 one.where = _raised_at(error, pipeline)
             finally:
                 tape.end()
         self.seconds = time.perf_counter() - started
+        self.kept = [name for name, now in pipeline.state().items() if state.get(name) != now]
         self.written = self.channels.summary()
         if not self.raised:
             with contextlib.suppress(StoppedError):
@@ -196,8 +207,8 @@ class Run:
         one = self.tape
         result: dict[str, Any] = {
             "raised": self.raised, "where": one.where, "seconds": self.seconds,
-            "notes": list(one.notes.values()), "unseen": self.channels.unseen(),
-            "changed": changed(), "booked": one.booked, "draws": one.draws,
+            "notes": list(one.notes.values()), "unseen": self._unseen(),
+            "changed": [*changed(), *self.ours], "booked": one.booked, "draws": one.draws,
             "selects": one.selects, "repeats": _repeats(one), **self.written,
             "lost": [{k: e[k] for k in ("name", "at", "in", "call")} for e in self.lost[:20]],
             "calls": [_call(e, one.seeded) for e in one.now[:_MOST_SHOWN]],
@@ -218,6 +229,12 @@ class Run:
             }  # fmt: skip
         return result
 
+    def _unseen(self) -> list[str]:
+        """What the hooks do not reach, what is released and not compared, and what is kept."""
+        opaque = [f"{value}: {path}" for path, value in self.parts if path.endswith(OPAQUE)]
+        kept = [f"state that a run leaves to the next: {name}" for name in self.kept]
+        return [*self.channels.unseen(), *opaque, *kept]
+
     def _compare(self) -> None:
         one = self.tape
         noise.settle(one)
@@ -225,6 +242,20 @@ class Run:
         one.where = one.where or one.mixed or returned
         hidden = bool(self.lost) or any(e["law"] in ("integers", "bits") for e in one.now)
         _compare(one, self.parts, self.written, self.raised, self.record, hidden)
+        made = [] if self.lines is None else self.lines.made
+        for found in one.found:
+            if found["kind"] == "release":
+                found["in"] = _made_at(dict(self.parts), found, made) or found["in"]
+
+
+def _made_at(parts: dict[str, Any], found: dict[str, Any], made: list[tuple[str, Any]]) -> str:
+    """The line of the pipeline's function that first returned a number of the release."""
+    value = base(parts.get("" if found["path"] == "the release" else found["path"]))
+    if not isinstance(value, float) or value.is_integer():
+        return ""
+    some = (line for line, one in made if not hasattr(one, "__len__") or len(one) <= _MOST_SHOWN
+            for _, part in leaves(one) if same(part, value))  # fmt: skip
+    return next(some, "")
 
 
 def _call(event: dict[str, Any], seeded: dict[str, Any]) -> dict[str, Any]:
@@ -349,6 +380,7 @@ def in_fork(pipeline: Pipeline, job: Any, record: bytes | None, limit: float) ->
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
+        own = os.getpid()
         os.close(read)
         with contextlib.suppress(BaseException):
             try:
@@ -364,7 +396,7 @@ def in_fork(pipeline: Pipeline, job: Any, record: bytes | None, limit: float) ->
                     "died": f"{type(error).__name__}: {error}",
                     "trace": traceback.format_exc()[-1500:],
                 }
-            body = marshal.dumps(_plain(result))
+            body = marshal.dumps(_plain(result)) if os.getpid() == own else b""
             with os.fdopen(write, "wb") as pipe:
                 pipe.write(body)
         os._exit(0)
@@ -444,6 +476,7 @@ class Server:
         pid = os.fork()
         if pid == 0:
             with contextlib.suppress(BaseException):
+                _limit_memory()
                 Run(self.pipeline, question, None)
             with contextlib.suppress(BaseException):
                 os.write(write, json.dumps(sorted(set(sys.modules) - before)).encode()[:65000])

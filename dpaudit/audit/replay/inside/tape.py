@@ -150,10 +150,14 @@ class Tape:
             self.groups.pop()
 
     def _compare(self, now: dict[str, Any], before: dict[str, Any]) -> None:
-        if before["scale"] != now["scale"] and not same(
-            unpack(before["scale"]), unpack(now["scale"])
-        ):
-            self.differ("scale", now, unpack(before["scale"]), unpack(now["scale"]))
+        first, second = unpack(before["scale"]), unpack(now["scale"])
+        differ = before["scale"] != now["scale"] and not same(first, second)
+        if differ and isinstance(first, dict) and isinstance(second, dict):
+            names = [k for k in {**first, **second} if not same(first.get(k), second.get(k))]
+            first, second = ({k: side.get(k) for k in names} for side in (first, second))
+            differ = bool(set(names) - set(now["stated"]))
+        if differ:
+            self.differ("scale", now, first, second)
         if before["seeded"] != now["seeded"]:
             at = self.seeded.get(now["seeded"], {})
             self.differ("seed", {**now, **at}, before["seeded"] or "none", now["seeded"] or "none")

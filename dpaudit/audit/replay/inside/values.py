@@ -15,6 +15,8 @@ _MOST = 1_000_000
 """Numbers of an array that the tape keeps whole."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEEPEST = 40
+_PACKAGE = __name__.partition(".")[0]
+OPAQUE = " of the release, which cannot be compared"
 
 
 class UnknownValueError(TypeError):
@@ -49,7 +51,7 @@ def pack(value: Any) -> Any:
             sorted(items, key=repr) if "set" in kind.__name__ else items,
         )
     if isinstance(value, dict):
-        return ("dict", [(pack(k), pack(v)) for k, v in value.items()])
+        return ("dict", [(pack(k), pack(v)) for k, v in dict.items(value)])
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         plain = value.detach().cpu()
@@ -83,8 +85,8 @@ def unpack(packed: Any) -> Any:
 
 def base(value: Any) -> Any:
     """A number or array that follows noise, as the plain number or array."""
-    plain = getattr(value, "_dpaudit_plain", None)
-    return value if plain is None or isinstance(value, type) else plain()
+    ours = (type(value).__module__ or "").startswith(_PACKAGE)
+    return value._dpaudit_plain() if ours and hasattr(value, "_dpaudit_plain") else value
 
 
 def same(first: Any, second: Any) -> bool:
@@ -172,9 +174,11 @@ def leaves(value: Any, path: str = "", above: tuple[int, ...] = ()) -> list[tupl
             return leaves(value.tolist(), path, down)
         return [(f"{path}.dtype", value.dtype.str), (f"{path}.shape", value.shape), (path, value)]
     if isinstance(value, dict):
-        keys = [(f"{path} keys", tuple(shown(k, 200) for k in value))]
+        keys = [(f"{path} keys", tuple(shown(k, 200) for k in dict.keys(value)))]
         return keys + [
-            leaf for k, v in value.items() for leaf in leaves(v, f"{path}[{shown(k, 40)}]", down)
+            leaf
+            for k, v in dict.items(value)
+            for leaf in leaves(v, f"{path}[{shown(k, 40)}]", down)
         ]
     if isinstance(value, (set, frozenset)):
         return [(path, tuple(sorted(shown(v, 200) for v in value)))]
@@ -212,11 +216,15 @@ def _foreign_leaves(value: Any, path: str, down: tuple[int, ...]) -> list[tuple[
             return [*kind, (f"{path}.shape", tuple(value.shape)), (path, array)]
     if hasattr(value, "_asdict"):
         return kind + leaves(value._asdict(), path, down)
-    state = getattr(value, "__dict__", None)
-    if isinstance(state, dict) and not callable(value) and not hasattr(value, "__next__"):
+    kinds = [] if type(value).__module__ in sys.stdlib_module_names else type(value).__mro__
+    slots = [n for kind in kinds for n in getattr(kind, "__slots__", ()) if n[:2] != "__"]
+    state = getattr(value, "__dict__", None) or {}
+    state = {n: getattr(value, n) for n in slots if hasattr(value, n)} | dict(state)
+    if state and not callable(value) and not hasattr(value, "__next__"):
         public = {k: v for k, v in state.items() if not k.startswith("__")}
         return kind + leaves(public, f"{path}.", down)
-    return [*kind, (path, _text(value))]
+    text = _text(value)
+    return [*kind, (f"{path}{OPAQUE}" if text == type(value).__name__ else path, text)]
 
 
 def _text(value: Any) -> str:

@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from .tape import FOLDERS, HERE
 from .values import base, shown
 
 _MOST = 1 << 16
+_MOST_MADE = 200
+_WRITES = os.O_WRONLY | os.O_RDWR
 _events: list[tuple[str, str]] | None = None
 _added: list[bool] = []
 _SEEN = {
@@ -34,7 +37,9 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
     if event in _SEEN:
         name = shown(args[0], 80) if args else ""
         _events.append((_SEEN[event], name))
-    elif event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
+    elif event == "open" and (
+        set(args[1]) & set("wax+") if isinstance(args[1], str) else args[2] & _WRITES
+    ):
         _events.append(("file", str(args[0])))
 
 
@@ -45,6 +50,7 @@ class Channels:
         self.stdout = io.StringIO()
         self.messages: list[str] = []
         self.events: list[tuple[str, str]] = []
+        self.native: list[bytes] = [b"", b""]
 
     def summary(self) -> dict[str, Any]:
         """What was written, by channel; a file by its name and what it holds."""
@@ -56,12 +62,10 @@ class Channels:
                 and not name.endswith((".pyc", ".nbi", ".nbc"))
             ):
                 with open(name, "rb") as file:
-                    content = file.read(_MOST)
-                text = content.decode("utf-8", "replace")
-                files[name] = text if len(text) < 400 else hashlib.sha256(content).hexdigest()
+                    files[name] = _told(file.read(), 400)
         return {
-            "stdout": self.stdout.getvalue()[:_MOST],
-            "messages": [m for m in self.messages if m][:200],
+            "stdout": _told(self.stdout.getvalue().encode("utf-8", "replace") + self.native[0]),
+            "messages": [m for m in (*self.messages, _told(self.native[1])) if m][:200],
             "files": files,
         }
 
@@ -69,8 +73,34 @@ class Channels:
         """What was started that the hooks do not reach."""
         names = {
             f"{kind}: {name}" if name else kind for kind, name in self.events if kind != "file"
-        }
+        } | {
+            "a file that is gone again" for kind, name in self.events
+            if kind == "file" and not name.isdigit() and not os.path.exists(name)
+        }  # fmt: skip
         return sorted(names)
+
+
+def _told(content: bytes, most: int = _MOST) -> str:
+    """What was written; of much, its beginning and a digest."""
+    text = content[:most].decode("utf-8", "replace")
+    return text if len(content) <= most else f"{text[:40]}… {hashlib.sha256(content).hexdigest()}"
+
+
+@contextlib.contextmanager
+def _below(channels: Channels) -> Iterator[None]:
+    """Keep what is written to the descriptors themselves, past Python's own streams."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        kept = [os.dup(1), os.dup(2)]
+        for number, file in enumerate((out, err), 1):
+            os.dup2(file.fileno(), number)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            channels.native = [os.pread(f.fileno(), 1 << 28, 0) for f in (out, err)]
+            for number, fd in enumerate(kept, 1):
+                os.dup2(fd, number)
+                os.close(fd)
 
 
 class _Log(logging.Handler):
@@ -104,7 +134,11 @@ def watching() -> Iterator[Channels]:
 
     try:
         threading._start_new_thread = thread  # type: ignore[attr-defined]
-        with warnings.catch_warnings(), contextlib.redirect_stdout(channels.stdout):
+        with (
+            warnings.catch_warnings(),
+            _below(channels),
+            contextlib.redirect_stdout(channels.stdout),
+        ):
             warnings.simplefilter("always")
             warnings.showwarning = show
             _events = channels.events
@@ -124,6 +158,7 @@ class Lines:
         self.files = files
         self.reached: set[tuple[str, int]] = set()
         self.returned = ""
+        self.made: list[tuple[str, Any]] = []
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
         del event, arg
@@ -133,11 +168,12 @@ class Lines:
         return self._line
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        del arg
         if event == "line":
             self.reached.add((frame.f_code.co_filename, frame.f_lineno))
         elif event == "return":
             self.returned = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            if isinstance(arg, (float, list, tuple, dict)) and len(self.made) < _MOST_MADE:
+                self.made.append((self.returned, arg))
         return self._line
 
     def __enter__(self) -> Lines:

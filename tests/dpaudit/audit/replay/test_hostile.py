@@ -17,35 +17,6 @@ HOW = {
 }  # fmt: skip
 LIMITS = {"hangs": 3.0, "sleeps": 3.0, "signals": 3.0, "generates_forever": 3.0, "huge": 60.0,
           "recurses_natively": 3.0, "huge_and_noised_list": 6.0, "huge_list": 20.0}  # fmt: skip
-_OPAQUE = "values._foreign_leaves: a value of unknown parts is compared by its type alone"
-_BELOW = "watch.watching: only sys.stdout is kept, not what descriptors 1 and 2 get"
-_FIRST = "watch.summary: only the first 64 KiB are compared"
-_BASE = "values.base trusts the value's own _dpaudit_plain, and dict methods of its class"
-_STATE = "server.Run: what a run leaves in its module is not named"
-_OURS = "server.Pipeline: a pipeline that imports our package is not named"
-WEAK = {
-    "edits_the_tape": _OURS,
-    "behaves_if_watched": _OURS,
-    "needs_memory_and_says_so": "server._about runs the pipeline without _limit_memory",
-    "raises_base": "server.Run catches Exception, and not BaseException",
-    "floods_with_data": _FIRST,
-    "writes_much": _FIRST,
-    "writes_below": _BELOW,
-    "writes_stderr": _BELOW,
-    "writes_and_removes": "watch.summary: a file that is gone is not named",
-    "writes_by_descriptor": "watch._audit: os.open has flags and no mode",
-    "hostile_slots": _OPAQUE,
-    "same_text": _OPAQUE,
-    "long_text": _OPAQUE,
-    "nested_generator": _OPAQUE,
-    "returns_function": _OPAQUE,
-    "asynchronous": _OPAQUE,
-    "lying_number": _BASE,
-    "lying_dict": _BASE,
-    "keeps": _STATE,
-    "keeps_noise": _STATE,
-}
-"""Pipelines that pass in silence, or end with an error of ours, and the cause."""
 
 
 def _said(name):
@@ -59,13 +30,8 @@ def _said(name):
     return result.verdict, "\n".join([result.reason, *result.unseen, *result.advice, *says])
 
 
-def _case(name):
-    mark = pytest.mark.xfail(strict=True, reason=WEAK.get(name, ""))
-    return pytest.param(name, marks=[mark] if name in WEAK else [])
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [_case(name) for name in EXPECTED])
+@pytest.mark.parametrize("name", EXPECTED)
 def test_a_hostile_pipeline_is_refused_found_or_named(name, monkeypatch):
     monkeypatch.setattr("dpaudit.audit.replay.run._CONFIRMED", 0)
     verdict, said = _said(name)
