@@ -397,27 +397,11 @@ class _Judge:
             (file, line) for file, lines in found.about.get("lines", {}).items() for line in lines
         }
         unreached = sorted(all_lines - found.lines)
-        within = [n for n in self.spent if not tried[n].beyond] or [*self.spent]
-        unknown = tuple(dict.fromkeys(_place(u) for n in within for u in self.spent[n].unknown))[:8]
-        largest = max(within, key=lambda n: self.spent[n].epsilon, default=0)
-        verdict: Verdict = "no-finding"
-        unknown += tuple(
-            f"what may hide the data at {d.line or d.at or d.path}"
-            for d in divergences
-            if d.outcome != "finding"
-            and d.kind not in ("budget", "exception")
-            and d.path != "messages"
-        )
+        epsilon, largest, unknown = self._largest(divergences)
         reason = self._why_inconclusive(divergences, unknown)
+        verdict: Verdict = "inconclusive" if reason else "no-finding"
         if any(d.outcome == "finding" for d in divergences) and not found.changed:
             verdict, reason = "finding", ""
-        elif reason:
-            verdict = "inconclusive"
-        parted = any(d.outcome == "finding" and d.kind in _PARTED for d in divergences)
-        if unknown or parted or found.raised:
-            epsilon = None
-        else:
-            epsilon = self.spent[largest].epsilon if largest else None
         return ReplayResult(
             verdict=verdict,
             reason=reason,
@@ -454,6 +438,26 @@ class _Judge:
                 "hooks": found.about.get("hooks", []),
             },
         )  # fmt: skip
+
+    def _largest(
+        self, divergences: Sequence[Divergence]
+    ) -> tuple[float | None, int, tuple[str, ...]]:
+        """The largest ε of a pair and the pair's number, or None, and why it is not known."""
+        tried = self.found.tried
+        within = [n for n in self.spent if not tried[n].beyond] or [*self.spent]
+        unknown = tuple(dict.fromkeys(_place(u) for n in within for u in self.spent[n].unknown))[:8]
+        unknown += tuple(
+            f"what may hide the data at {d.line or d.at or d.path}"
+            for d in divergences
+            if d.outcome != "finding"
+            and d.kind not in ("budget", "exception")
+            and d.path != "messages"
+        )
+        largest = max(within, key=lambda n: self.spent[n].epsilon, default=0)
+        parted = any(d.outcome == "finding" and d.kind in _PARTED for d in divergences)
+        if unknown or parted or self.found.raised or not largest:
+            return None, largest, unknown
+        return self.spent[largest].epsilon, largest, unknown
 
     def _why_inconclusive(self, divergences: Sequence[Divergence], unknown: Sequence[str]) -> str:
         """Why no finding means nothing; empty if it means that nothing was found."""

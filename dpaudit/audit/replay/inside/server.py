@@ -465,7 +465,7 @@ class Server:
         result = in_fork(self.pipeline, question, record, limit)
         if what == "record" and "record" in result:
             # those that the auditor knows of, and one without a name
-            kept = [(k, v) for k, v in self.records.items() if k != question["as"]][-4:]
+            kept = [(k, v) for k, v in self.records.items() if k != question["as"]][-7:]
             self.records = {**dict(kept), question["as"]: marshal.dumps(result.pop("record"))}
         return dict(result)
 
