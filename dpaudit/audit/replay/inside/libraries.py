@@ -199,8 +199,9 @@ def _measured(tape: Tape, name: str, whole: Any, given: Any, make: Callable[[], 
         return {"loss": 0.0} if later else _opendp_loss(measurement, first, second)
 
     scale = [str(whole) if "Function" not in str(whole) else str(measurement.output_measure)]
-    with contextlib.suppress(Exception):  # a map that asks for another type of distance
-        scale.append(str(measurement.map(1.0)))
+    for far in (1, 1.0):
+        with contextlib.suppress(Exception):  # a map that asks for another type of distance
+            scale.append(str(measurement.map(far)))
     per_record = str(whole.input_metric).startswith(("Symmetric", "InsertDelete"))
     return mechanism(
         tape, name, made, given=_table(value), scale=scale, stated=stated, loss=loss,
