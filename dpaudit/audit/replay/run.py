@@ -293,7 +293,7 @@ class _Judge:
                 known[key] = law_of(some)
             law = known.get(key)
             if law is not None:
-                one |= {"law": law[0], "scale": law[1] * one["slope"]}
+                one |= {"law": law[0], "scale": law[1]}
 
     def _constant(self, best: Difference) -> bool:
         """Whether that part of the release is always one value, and another on the neighbour."""

@@ -761,8 +761,9 @@ def _moved(tape: Tape, meta: Meta, step: Any, shown: bool) -> None:
             ratios = np.where(step == 0, 0.0, np.abs(step) / np.asarray(wide, float))
             square = np.square(ratios)
         more["ratios"] = {"l1": float(ratios.sum()), "l2": float(np.sqrt(square.sum()))}
-    if meta.event.get("of"):
-        more |= {"of": meta.event["of"], "slope": float(np.max(slope))}
+    if meta.event.get("of") and np.ndim(base(meta.slope)) == 0:
+        noise = [float(base(meta.slope)) * one for one in meta.event["of"]["is"]]
+        more["of"] = {**meta.event["of"], "is": noise}
     wide = None if wide is None else slope * np.asarray(wide)
     first, second = _wide(meta, meta.off0), _wide(meta, meta.off)
     tape.moves({**meta.event, "scale": pack(wide)}, first, second, **more)
