@@ -55,7 +55,9 @@ def _version(requirements: list[str], file: str) -> str:
 
 def main() -> None:
     """Replay all whose environment is there; rows of another engine are measured again."""
-    asked = options(__doc__, names=(), envs=Path(".envs"), out=Path("runs/replay-current"), limit=60.0)
+    asked = options(
+        __doc__, names=(), envs=Path(".envs"), out=Path("runs/replay-current"), limit=60.0
+    )
     table = tomllib.loads((HERE / "current" / "current.toml").read_text(encoding="utf-8"))
     path = asked.out / "results.json"
     kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
