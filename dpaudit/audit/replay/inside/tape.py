@@ -156,6 +156,9 @@ class Tape:
             names = [k for k in {**first, **second} if not same(first.get(k), second.get(k))]
             first, second = ({k: side.get(k) for k in names} for side in (first, second))
             differ = bool(set(names) - set(now["stated"]))
+        if differ and isinstance(first, list) and len(first) == len(second):
+            apart = [i for i, part in enumerate(first) if not same(part, second[i])]
+            first, second = ([side[i] for i in apart] for side in (first, second))
         if differ:
             self.differ("scale", now, first, second)
         if before["seeded"] != now["seeded"]:
