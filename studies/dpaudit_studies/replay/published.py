@@ -1,7 +1,7 @@
 """The published violations of grey-box auditing (arXiv 2602.17454), replayed on their releases.
 
 ``python -m dpaudit_studies.replay.published --envs DIR [--recorder CHECKOUT] [--only NAME …]
---out DIR``: each row of specimens.toml whose environment is there (DIR/NAME with what
+[--limit SECONDS] --out DIR``: each row of specimens.toml whose environment is there (DIR/NAME with what
 environments/NAME.txt lists) is replayed as it ships, and, with a checkout of dp-recorder (or
 DP_RECORDER), audited by that with the instrumentation in recorder/. Rows of results.json whose
 specimen, environment and engine have not changed are kept. Writes results.json and README.md.
@@ -30,8 +30,6 @@ __all__ = ["main"]
 
 HERE = Path(__file__).resolve().parent
 PAIRS, SEED = 20, "published"
-LIMIT = 180.0
-"""Seconds for a row, by either tool."""
 
 
 def main() -> None:
@@ -49,13 +47,19 @@ def main() -> None:
         row = rows.get(name) or {"name": name}
         row |= {key: specimen[key] for key in ("row", "release")}
         if row.get("replay", {}).get("digest") != digests["replay"]:
-            row["replay"] = {**_replayed(specimen, python), "digest": digests["replay"]}
+            row["replay"] = {
+                **_replayed(specimen, python, asked.limit),
+                "digest": digests["replay"],
+            }
         if asked.recorder and row.get("recorder", {}).get("digest") != digests["recorder"]:
-            found = _recorded(name, specimen, python, asked.recorder)
+            found = _recorded(name, specimen, python, asked)
             row["recorder"] = {**found, "digest": digests["recorder"]}
         rows[name] = row
         done = [rows[n] for n in table if n in rows]
-        write(path, {"machine": MACHINE, "pairs": PAIRS, "seed": SEED, "rows": done})
+        write(
+            path,
+            {"machine": MACHINE, "pairs": PAIRS, "seed": SEED, "limit": asked.limit, "rows": done},
+        )
         print(f"{name}: {row['replay']['found']}; {row['replay']['says']}", flush=True)
     done = [rows[n] for n in table if n in rows]
     (asked.out / "README.md").write_text(_page(done, table), encoding="utf-8")
@@ -67,6 +71,7 @@ def _asked() -> argparse.Namespace:
     checkout = os.environ.get("DP_RECORDER")
     parser.add_argument("--recorder", type=Path, default=Path(checkout) if checkout else None)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--limit", type=float, default=180.0, help="seconds for a row and tool")
     parser.add_argument("--out", type=Path, required=True)
     return parser.parse_args()
 
@@ -85,7 +90,7 @@ def _digest(name: str, specimen: dict[str, Any], recorder: bool = False) -> str:
     return digest.hexdigest()
 
 
-def _replayed(specimen: dict[str, Any], python: Path) -> dict[str, Any]:
+def _replayed(specimen: dict[str, Any], python: Path, limit: float) -> dict[str, Any]:
     """What a replay of the specimen finds, and whether it is the published violation."""
     target = f"python:{os.path.relpath(HERE / 'specimens' / specimen['file'])}:run"
     claim = {"epsilon": specimen.get("claim_epsilon"), "delta": specimen.get("claim_delta")}
@@ -94,7 +99,7 @@ def _replayed(specimen: dict[str, Any], python: Path) -> dict[str, Any]:
         result = replay(
             target, specimen["data"], python=python, form=specimen["form"], pairs=PAIRS,
             neighbours=specimen["neighbours"], bounds=specimen.get("bounds"), seed=SEED,
-            cover=tuple(specimen["cover"]), time_limit=LIMIT,
+            cover=tuple(specimen["cover"]), time_limit=limit,
             **{key: value for key, value in claim.items() if value is not None},
         )  # fmt: skip
     except DpauditError as error:
@@ -143,25 +148,27 @@ def _short(place: str) -> str:
     return re.sub(r"^.*(site-packages|specimens|mechanisms)/", "", place)
 
 
-def _recorded(name: str, specimen: dict[str, Any], python: Path, checkout: Path) -> dict[str, Any]:
+def _recorded(
+    name: str, specimen: dict[str, Any], python: Path, asked: argparse.Namespace
+) -> dict[str, Any]:
     """What dp-recorder says with the instrumentation in recorder/, in a process of its own."""
     script = HERE / "recorder" / f"{name}.py"
     if not script.is_file():
         return {"found": "not instrumented", "says": "", "seconds": 0.0, "lines": 0}
     question = {**specimen, "pairs": PAIRS, "name": name, "here": str(HERE)}
     command = [str(python), str(HERE / "recorder" / "driver.py"), json.dumps(question)]
-    environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(asked.recorder / "src"), "OMP_NUM_THREADS": "1"}
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         try:
             run = subprocess.run(
-                command, capture_output=True, text=True, timeout=LIMIT, env=environment,
+                command, capture_output=True, text=True, timeout=asked.limit, env=environment,
                 cwd=folder, check=False,
             )  # fmt: skip
             last = (run.stdout.strip().splitlines() or [""])[-1]
             says = json.loads(last)["says"] if run.returncode == 0 else run.stderr[-300:]
         except subprocess.TimeoutExpired:
-            says, run = f"no answer in {LIMIT:.0f} s", None
+            says, run = f"no answer in {asked.limit:.0f} s", None
     failed = run is None or run.returncode != 0
     right = bool(says) and bool(re.search(specimen["recorder_expects"], says))
     found = "error" if failed else "yes" if right else "for another reason" if says else "no"
