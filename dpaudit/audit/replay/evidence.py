@@ -21,6 +21,8 @@ __all__ = ["Clock", "Drawing", "Evidence"]
 
 _SHARE = 0.6
 """Share of the time limit for pairs; the rest is for new releases."""
+_LONGER = 0.25
+"""Seconds from which a run that takes ten times as long is told of."""
 _SLOW = 2.0
 """Seconds of a run from which lines are noted only where it is recorded: that takes time too."""
 _TOSSED, _TOSSES = 8, 3
@@ -161,6 +163,10 @@ class Drawing:
                 what = ", ".join(sorted({f"{kind} ({where})" for kind, where in found.own})[:4])
                 found.unseen[f"randomness or time outside the known primitives: {what}"] = None
             return
+        times = sorted(float(run["seconds"]) for run in (recorded, result))
+        if times[1] > 10 * times[0] and times[1] - times[0] > _LONGER:
+            found.notes[f"a run took {times[1]:.2g} s, and {times[0]:.2g} s on a neighbour "
+                        f"({pair.origin}): time may show the data"] = None  # fmt: skip
         number, selects = len(found.tried) + 1, bool(recorded["selects"] or result["selects"])
         found.tried[number], found.moved[number] = pair, [list(result["moved"])]
         if selects and number <= _TOSSED:

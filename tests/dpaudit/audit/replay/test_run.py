@@ -452,3 +452,13 @@ def test_coins_that_choose_are_tossed_again():
     quiet, _ = drawn(lambda data, what: {"moved": []}, pairs=4)
     assert not quiet.coins
     assert all(len(runs) == 1 for runs in quiet.moved.values())
+
+
+def test_a_run_that_takes_much_longer_on_a_neighbour_is_told_of():
+    def of(data, what):
+        return {"seconds": 3.0 if what == "replay" and 9 in data else 0.01}
+
+    found, _ = drawn(of, pairs=12)
+    assert any("time may show the data" in note for note in found.notes)
+    assert judged(found).verdict == "no-finding"
+    assert not drawn(lambda data, what: {})[0].notes
