@@ -85,11 +85,17 @@ class Child(Channel):
         return answer
 
     def record(
-        self, records: Sequence[Any], *, name: str, seconds: float, seed: str = ""
+        self,
+        records: Sequence[Any],
+        *,
+        name: str,
+        seconds: float,
+        seed: str = "",
+        lines: bool = True,
     ) -> dict[str, Any]:
         """Run on ``records`` and keep the tape under ``name``; with a ``seed``, tell the values."""
         return self.tell(
-            "record", records=jsonable(list(records)), seed=f"{self._seed}{seed}", lines=True,
+            "record", records=jsonable(list(records)), seed=f"{self._seed}{seed}", lines=lines,
             seconds=seconds, values=bool(seed), **{"as": name},
         )  # fmt: skip
 

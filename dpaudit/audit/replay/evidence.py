@@ -24,7 +24,7 @@ _SHARE = 0.6
 _LONGER = 0.25
 """Seconds from which a run that takes ten times as long is told of."""
 _SLOW = 2.0
-"""Seconds of a run from which lines are noted only where it is recorded: that takes time too."""
+"""Seconds of a run from which only the first notes its lines: that takes time too."""
 _TOSSED, _TOSSES = 8, 3
 """Pairs that are run with other coins too, if coins choose what happens; and how often."""
 _KEPT = 4
@@ -137,8 +137,9 @@ class Drawing:
         if key not in self._recorded:
             while len(self._recorded) >= _KEPT:
                 del self._recorded[next(iter(self._recorded))]
+            quick = self.found.seconds < _SLOW
             self._recorded[key] = self._run(
-                self.child.record, base, name=key, seconds=self.clock.run
+                self.child.record, base, name=key, seconds=self.clock.run, lines=quick
             )
         return self._recorded[key]
 
@@ -148,7 +149,7 @@ class Drawing:
         result = recorded
         if "died" not in recorded:
             limit = min(max(20 * float(recorded["seconds"]), 10.0), self.clock.run)
-            quick = float(recorded["seconds"]) < _SLOW
+            quick = self.found.seconds < _SLOW
             result = self._run(
                 self.child.replay, pair.second, of=repr(pair.first), seconds=limit, lines=quick
             )

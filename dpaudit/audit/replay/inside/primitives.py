@@ -423,6 +423,11 @@ def _install_math() -> None:
         original = getattr(math, name)
 
         def function(*args: Any, _f: Any = original) -> Any:
+            for arg in args:
+                if isinstance(arg, Follower):
+                    break
+            else:
+                return _f(*args)  # at once: such calls are counted in millions
             metas = [m for m in map(meta_of, args) if m is not None]
             result = _f(*map(base, args))
             return derive(result, _f.__name__, *metas) if metas else result

@@ -20,6 +20,8 @@ from .values import base, shown
 
 _MOST = 1 << 16
 _MOST_MADE = 200
+_MOST_EVENTS = 20_000
+"""Lines of one function that are looked at in a run; a line that comes later counts as missed."""
 _WRITES = os.O_WRONLY | os.O_RDWR
 _events: list[tuple[str, str]] | None = None
 _added: list[bool] = []
@@ -159,17 +161,22 @@ class Lines:
         self.reached: set[tuple[str, int]] = set()
         self.returned = ""
         self.made: list[tuple[str, Any]] = []
+        self.events: dict[CodeType, int] = {}
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
         del event, arg
         if frame.f_code.co_filename not in self.files:
             return None
+        frame.f_trace_lines = self.events.get(frame.f_code, 0) < _MOST_EVENTS
         self.reached.add((frame.f_code.co_filename, frame.f_lineno))
         return self._line
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line":
-            self.reached.add((frame.f_code.co_filename, frame.f_lineno))
+            code = frame.f_code
+            self.reached.add((code.co_filename, frame.f_lineno))
+            self.events[code] = self.events.get(code, 0) + 1
+            frame.f_trace_lines = self.events[code] < _MOST_EVENTS
         elif event == "return":
             self.returned = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             if isinstance(arg, (float, list, tuple, dict)) and len(self.made) < _MOST_MADE:
