@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 _LAPLACE = ("laplace", "discrete-laplace")
+_PURE = (*_LAPLACE, "logistic")
+"""Laws whose log ratio is at most the distance over the scale."""
 _NUMBER = re.compile(r"\d+|(?<=\])\['[^']*'\]")
 _COINS = ("uniform", "integers", "bits", "choice", "permutation", "bernoulli")
 _STEPS = ("Staircase", "Snapping", "BoundedDomain", "Uniform")
@@ -166,15 +168,15 @@ def spent_on(moved: Sequence[Mapping[str, Any]], delta: float) -> Spent:
     for one in moved:
         law, loss, stated = one["law"], one.get("loss"), one.get("stated") or {}
         ratio = None
-        if law in _LAPLACE:
+        if law in _PURE:
             ratio = _ratio(one, "l1")
-        elif law == "normal":
+        elif law in ("normal", "multivariate-normal"):
             ratio = _ratio(one, "l2")
         if loss not in (None, 0, [0, 0]):
             both = (_number(way) for way in (loss if isinstance(loss, list) else [loss, loss]))
             sure = [b if b is not None and b >= 0 else math.inf for b in both]
             ways = [way + more for way, more in zip(ways, sure, strict=True)]
-        elif ratio is not None and law == "normal":
+        elif ratio is not None and "normal" in law:
             square += ratio * ratio
         elif ratio is not None:
             ways = [way + ratio for way in ways]
@@ -193,7 +195,7 @@ def surely(moved: Sequence[Mapping[str, Any]], delta: float) -> float:
     with probability 2^−k, and their loss is then the sum.
     """
     exact = [one for one in moved if one.get("exact")]
-    normal = [_ratio(one, "l2") or 0.0 for one in exact if one["law"] == "normal"]
+    normal = [_ratio(one, "l2") or 0.0 for one in exact if "normal" in one["law"]]
     laplace = [one for one in exact if one["law"] in _LAPLACE]
     total = math.fsum(_ratio(one, "l1") or 0.0 for one in laplace)
     count = math.fsum(_number(one.get("l0")) or 0.0 for one in laplace)
@@ -207,6 +209,8 @@ def _ratio(one: Mapping[str, Any], norm: str) -> float | None:
     ratio = _number((one.get("ratios") or {}).get(norm))
     if ratio is not None:
         return math.inf if math.isnan(ratio) else ratio
+    if one["law"] == "multivariate-normal":
+        return None
     far, scale = _number(one.get(norm)), _number(one.get("scale"))
     if far is None or scale is None or not 0 <= scale < math.inf:
         return None

@@ -9,6 +9,7 @@ the recorded one. What leaves this arithmetic (C code, most of pandas) is a plai
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import operator
 from collections.abc import Callable
@@ -709,7 +710,7 @@ def _reduced(plain: Any, meta: Meta, more: dict[str, Any]) -> Any:
     return follow(result, made)
 
 
-_KNOWN = ("laplace", "discrete-laplace", "normal")
+_KNOWN = ("laplace", "discrete-laplace", "normal", "logistic")
 
 
 def settle(tape: Tape) -> None:
@@ -761,6 +762,10 @@ def _moved(tape: Tape, meta: Meta, step: Any, shown: bool) -> None:
             ratios = np.where(step == 0, 0.0, np.abs(step) / np.asarray(wide, float))
             square = np.square(ratios)
         more["ratios"] = {"l1": float(ratios.sum()), "l2": float(np.sqrt(square.sum()))}
+    elif meta.event["law"] == "multivariate-normal" and wide is not None:
+        with np.errstate(all="ignore"), contextlib.suppress(np.linalg.LinAlgError, ValueError):
+            square = step @ np.linalg.solve(np.asarray(wide, float), step)
+            more["ratios"] = {"l2": float(np.sqrt(square))}
     if meta.event.get("of") and np.ndim(base(meta.slope)) == 0:
         noise = [float(base(meta.slope)) * one for one in meta.event["of"]["is"]]
         more["of"] = {**meta.event["of"], "is": noise}

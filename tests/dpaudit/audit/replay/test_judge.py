@@ -90,7 +90,7 @@ def test_an_input_without_a_distance_is_not_known():
 
 
 @pytest.mark.parametrize(
-    "law", ["uniform", "integers", "bits", "choice", "bernoulli", "logistic", "gumbel"]
+    "law", ["uniform", "integers", "bits", "choice", "bernoulli", "student-t", "gumbel"]
 )
 def test_coins_and_other_laws_are_not_known_but_by_their_loss(law):
     spent = spent_on([moved(law)], 1e-5)
@@ -107,6 +107,17 @@ def test_a_covariance_is_no_scale():
     one = moved("multivariate-normal")
     assert spent_on([one], 1e-5).unknown
     assert epsilon_of({**one, "loss": 2.0}, delta=1e-5) == 2.0
+    known = epsilon_of({**one, "ratios": {"l2": 0.5}}, delta=1e-5)  # Mahalanobis' distance
+    assert gaussian_delta(0.5, known) == pytest.approx(1e-5, rel=1e-6)
+
+
+def test_logistic_noise_loses_at_most_its_distance_over_its_scale():
+    """Of f(x) = e^−x / (1 + e^−x)²: the log ratio at x and x − d, on a grid."""
+    x, d = np.linspace(-60, 60, 200_001), 1.5
+    logs = [-z - 2 * np.log1p(np.exp(-z)) for z in (x, x - d)]
+    assert np.abs(logs[0] - logs[1]).max() == pytest.approx(d, rel=1e-9)
+    assert epsilon_of(moved("logistic", far=d, scale=1.0)) == d
+    assert surely([moved("logistic") | {"exact": True, "l0": 1.0}], 0.0) == 0.0
 
 
 def test_coins_lose_what_one_of_the_two_data_sets_makes_likelier():
