@@ -727,10 +727,12 @@ def settle(tape: Tape) -> None:
     for root, chains in ends.items():
         own = [_scaled(m) for m in chains]
         steps = [now - then for now, then in own]
-        chosen = [m.compared and not step.any() for m, step in zip(chains, steps, strict=True)]
+        both = list(zip(chains, steps, strict=True))
+        fixed = not any(m.compared and step.any() for m, step in both)
+        chosen = [fixed and m.compared for m, _ in both]  # compared with what is no data
         added = [pair for pair, c in zip(own, chosen, strict=True) if not c]
         _reused(tape, chains[0], [*added, *_of_array(root, ends)])
-        for i, (meta, step) in enumerate(zip(chains, steps, strict=True)):
+        for i, (meta, step) in enumerate(both):
             alike = [k for k, s in enumerate(steps) if s.shape == step.shape and _near(s, step)]
             if not step.any() or min(alike, default=i) < i:
                 continue  # what an earlier chain of the same draw says already
