@@ -277,8 +277,8 @@ def scale(value: Any, other: Any, how: Callable[[Any, Any], Any], name: str) -> 
         made.off0 = made.off
         return follow(result, made)
     before = tape.joins.get(made.key)
-    if before is None:
-        return result
+    if before is None or np.shape(base(result)) != np.shape(unpack(before[1])):
+        return result  # e.g. coins of another number
     then = unpack(before[0])
     made.off0 = None if mine.off0 is None else how(mine.off0, then)
     if not same(operand, then):
