@@ -123,18 +123,18 @@ def judged(result: ReplayResult, expects: dict[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "found": found, "verdict": result.verdict, "seconds": round(result.seconds, 1),
         "pairs": result.pairs, "run seconds": round(result.run_seconds, 2),
-        "says": result.reason, "kind": "", "line": "", "at": "", "epsilon": None,
+        "says": _plain(result.reason), "kind": "", "line": "", "at": "", "epsilon": None,
         "composed": _number(result.epsilon),
         "all": [
             {"kind": d.kind, "outcome": d.outcome, "line": _short(d.line), "at": _short(d.at),
-             "says": d.says, "pair": d.origin}
+             "says": _plain(d.says), "pair": d.origin}
             for d in result.divergences
         ],
-        "unseen": [*result.unseen, *result.unknown][:8],
+        "unseen": [_plain(text) for text in (*result.unseen, *result.unknown)][:8],
     }  # fmt: skip
     if best is not None:
         row |= {"kind": best.kind, "line": _short(best.line), "at": _short(best.at)}
-        row |= {"says": best.says, "epsilon": best.epsilon and _number(best.epsilon.low)}
+        row |= {"says": _plain(best.says), "epsilon": best.epsilon and _number(best.epsilon.low)}
     return row
 
 
@@ -146,6 +146,11 @@ def _number(value: Any) -> Any:
 def _short(place: str) -> str:
     """A place without the folders above the package."""
     return re.sub(r"^.*(site-packages|specimens|mechanisms)/", "", place)
+
+
+def _plain(text: str) -> str:
+    """A sentence without the folders above a package or the checkout."""
+    return re.sub(r"/[^\s:'\"]*/(?=site-packages/|studies/)", "", text)
 
 
 def _recorded(
