@@ -48,7 +48,7 @@ _DELTA = 1e-5
 _CONFIRMED = 4
 """Divergences that new releases are asked about, at most, where a finding needs none."""
 _SURE = 20.0
-"""Seconds for the ε of a finding that needs none, at most."""
+"""Seconds for the ε of a finding that needs none, at most; none if it would take much longer."""
 _PARTED = ("control flow", "shape", "exception")
 """Kinds of difference after which inputs are not compared."""
 _PROBES, _LINKS = 6, 6
@@ -215,6 +215,8 @@ class _Judge:
             seconds = self.clock.left() / (len(asked) - done)
             if some[i].outcome == "finding":  # whatever ε it has
                 seconds = min(seconds, _SURE)
+                if 2 * self.options.samples * self.found.seconds > 5 * _SURE:
+                    continue
             some[i] = self._confirmed(some[i], self.options.alpha / len(asked), seconds)
         order = {"finding": 0, "undecided": 1, "advice": 2}
         return sorted(some, key=lambda d: order[d.outcome])
