@@ -174,11 +174,11 @@ def test_replaced_hooks_take_findings_with_them():
 def test_a_claim_of_noise_with_an_unknown_law_cannot_be_checked(releases):
     releases("no-finding")
     found = evidence()
-    found.moved[2] = [[{**LAPLACE, "law": "logistic"}, LAPLACE]]
+    found.moved[2] = [[{**LAPLACE, "law": "student-t"}, LAPLACE]]
     result = judged(found)
     assert (result.verdict, result.epsilon) == ("inconclusive", None)
     assert "a.py:3" in result.reason
-    assert "logistic" in result.reason
+    assert "student-t" in result.reason
     result = judged(found, epsilon=None)
     assert (result.verdict, result.epsilon) == ("no-finding", None)
     assert "not known" in describe(result).headline
