@@ -145,7 +145,7 @@ def _number(value: Any) -> Any:
 
 def _short(place: str) -> str:
     """A place without the folders above the package."""
-    return re.sub(r"^.*(site-packages|specimens|mechanisms)/", "", place)
+    return re.sub(r"^.*(site-packages|specimens|current|mechanisms)/", "", place)
 
 
 def _plain(text: str) -> str:
