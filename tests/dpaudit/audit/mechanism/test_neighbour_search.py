@@ -169,7 +169,7 @@ def test_fields_are_learned_by_name():
         Schema.learn(rows, {"age": (1, 0)})
 
 
-def testworst_cases_pairs_begin_with_the_data_set_and_hold_the_empty_one():
+def test_worst_cases_begin_with_the_data_set_and_hold_the_empty_one():
     pairs = list(worst_cases(DATA, Schema.learn(DATA, (0, 1)), "add-remove"))
     assert pairs[0].first == tuple(DATA)
     assert any(pair.first == () for pair in pairs)
