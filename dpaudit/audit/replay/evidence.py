@@ -132,14 +132,18 @@ class Drawing:
             self.progress(asked, asked)
         return found
 
+    @property
+    def _quick(self) -> bool:
+        """Whether runs are quick enough to note their lines."""
+        return self.found.seconds < _SLOW
+
     def _record(self, base: tuple[Any, ...]) -> dict[str, Any]:
         key = repr(base)
         if key not in self._recorded:
             while len(self._recorded) >= _KEPT:
                 del self._recorded[next(iter(self._recorded))]
-            quick = self.found.seconds < _SLOW
             self._recorded[key] = self._run(
-                self.child.record, base, name=key, seconds=self.clock.run, lines=quick
+                self.child.record, base, name=key, seconds=self.clock.run, lines=self._quick
             )
         return self._recorded[key]
 
@@ -149,10 +153,8 @@ class Drawing:
         result = recorded
         if "died" not in recorded:
             limit = min(max(20 * float(recorded["seconds"]), 10.0), self.clock.run)
-            quick = self.found.seconds < _SLOW
-            result = self._run(
-                self.child.replay, pair.second, of=repr(pair.first), seconds=limit, lines=quick
-            )
+            how: dict[str, Any] = {"of": repr(pair.first), "lines": self._quick}
+            result = self._run(self.child.replay, pair.second, seconds=limit, **how)
         if "died" in result:
             which = "" if result is recorded else "; the run that was recorded gave one"
             found.died.append((f"{one_line(result['died'], limit=160)}{which}", pair))

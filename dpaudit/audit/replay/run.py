@@ -499,8 +499,6 @@ def _place(text: Any) -> str:
 
 def _primitives(found: Evidence) -> Iterator[Primitive]:
     for (name, line, law), call in found.calls.items():
-        if law == "seed":
-            continue
         yield Primitive(
             name=one_line(name, limit=80), law=one_line(law, limit=60), line=_place(line),
             at=_place(call["at"]), calls=max(1, int(call["calls"])),

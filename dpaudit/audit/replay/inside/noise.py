@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .tape import Tape, current
-from .values import base, numbers, pack, same, unpack
+from .values import base, bits, numbers, pack, same, unpack
 
 _WRAPPERS: list[tuple[Callable[[Any], bool], Callable[[Any, Meta], Any]]] = []
 
@@ -64,11 +64,15 @@ class Meta:
         self.uses: dict[str, int] = {}
         tape.metas.append(self)
 
+    def next(self, step: str) -> str:
+        """The key of what ``step`` makes of this value when it is taken next."""
+        n = self.uses.get(step, 0)
+        return f"{self.key}/{step}#{n}" if n else f"{self.key}/{step}"
+
     def child(self, step: str, *, root: str | None = None, affine: bool = True) -> Meta:
         """The meta of what ``step`` makes of this value."""
-        n = self.uses.get(step, 0)
-        self.uses[step] = n + 1
-        key = f"{self.key}/{step}#{n}" if n else f"{self.key}/{step}"
+        key = self.next(step)
+        self.uses[step] = self.uses.get(step, 0) + 1
         meta = Meta(self.tape, self.event, key, self.root if root is None else root)
         meta.affine = affine and self.affine
         if affine:
@@ -204,18 +208,15 @@ def _shared(meta: Meta, now: Any, then: Any, shape: tuple[int, ...], wide: tuple
 
 def _second_noise(result: Any, mine: Meta, theirs: Meta, plain: Any, more: Any, sign: int) -> Any:
     """More noise on a noised value: joined as to any other value, but hidden by both."""
-    pure_first = mine.off is None
-    pure, other = (mine, theirs) if pure_first else (theirs, mine)
-    joined = _join(
-        result, pure, more if pure_first else plain, own=1 if pure_first else sign,
-        data=sign if pure_first else 1, held=plain if pure_first else more,
-    )  # fmt: skip
+    if mine.off is None:
+        joined = _join(result, mine, more, own=1, data=sign, held=plain)
+    else:
+        joined = _join(result, theirs, plain, own=sign, data=1, held=more)
     if joined._m.moved:  # the other value was mixed with data
         return joined
     both = _sum_of_noise(base(joined), mine, theirs, sign)
     joined._m.heir = True
     both._m.key = joined._m.key
-    del other
     return both
 
 
@@ -298,9 +299,7 @@ def _mixed(tape: Tape, result: Any) -> Any:
 
 
 def _recorded(meta: Meta, step: str, default: Any) -> Any:
-    n = meta.uses.get(step, 0)
-    key = f"{meta.key}/{step}#{n}" if n else f"{meta.key}/{step}"
-    before = meta.tape.joins.get(key)
+    before = meta.tape.joins.get(meta.next(step))
     return default if before is None else unpack(before[0])
 
 
@@ -340,10 +339,9 @@ def _made_of(result: Any, *parents: Meta) -> dict[str, Any] | None:
         call, _, part = meta.root.partition("[")
         packed = meta.event.get("out") or meta.event.get("before", {}).get("out")
         values = numbers(unpack(packed)) if packed is not None else None
-        ends = numbers(unpack(meta.event["scale"]))
-        if values is None or meta.event["law"] != "uniform" or ends is None:
+        if values is None or meta.event["law"] != "uniform":
             return None
-        low, high = ends if len(ends) == 2 else (0.0, 1.0)
+        low, high = _ends(meta)
         if part and not part[:-1].isdigit():
             return None
         some = values[int(part[:-1])] if part else values[:16]
@@ -352,7 +350,7 @@ def _made_of(result: Any, *parents: Meta) -> dict[str, Any] | None:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.blake2b(repr(pack(value)).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(bits(value), digest_size=16).hexdigest()
 
 
 def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
@@ -397,10 +395,15 @@ def compare(value: Any, other: Any, how: Callable[[Any, Any], Any]) -> Any:
     return outcome
 
 
+def _ends(meta: Meta) -> Any:
+    """The ends of a uniform draw."""
+    ends = numbers(unpack(meta.event["scale"]))
+    return ends if ends is not None and len(ends) == 2 else (0.0, 1.0)
+
+
 def _chance(meta: Meta, limit: Any) -> Any:
     """The probability that a uniform number is below a limit."""
-    ends = numbers(unpack(meta.event["scale"]))
-    low, high = ends if ends is not None and len(ends) == 2 else (0.0, 1.0)
+    low, high = _ends(meta)
     with np.errstate(all="ignore"):
         part = (np.asarray(limit, np.float64) / base(meta.slope) - low) / (high - low)
     return np.clip(part, 0, 1)
@@ -823,4 +826,4 @@ def lost(tape: Tape) -> list[dict[str, Any]]:
     ]
 
 
-_SILENT = ("integers", "bits", "choice", "permutation", "bernoulli", "seed")
+_SILENT = ("integers", "bits", "choice", "permutation", "bernoulli")

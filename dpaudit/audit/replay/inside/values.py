@@ -89,10 +89,19 @@ def base(value: Any) -> Any:
     return value._dpaudit_plain() if ours and hasattr(value, "_dpaudit_plain") else value
 
 
+def bits(value: Any) -> bytes:
+    """A value bit for bit: −0.0 is not 0.0, 3 is not 3.0, NaN is NaN.
+
+    Raises:
+        UnknownValueError: it cannot be packed.
+    """
+    return marshal.dumps(pack(value), 2)
+
+
 def same(first: Any, second: Any) -> bool:
-    """Whether two values are equal bit for bit: −0.0 is not 0.0, 3 is not 3.0, NaN is NaN."""
+    """Whether two values are equal by their :func:`bits`."""
     try:
-        return marshal.dumps(pack(first), 2) == marshal.dumps(pack(second), 2)
+        return bits(first) == bits(second)
     except UnknownValueError:
         return type(first) is type(second)
 
