@@ -461,12 +461,16 @@ class Server:
             return self._about(question)
         if what == "release":
             return {"releases": list(self._releases(question, limit))}
-        record = self.records.get(question["of"]) if what == "replay" else None
+        if what == "replay" and question["of"] not in self.records:
+            return {"died": "its recording gave no answer"}
+        record = self.records[question["of"]] if what == "replay" else None
         result = in_fork(self.pipeline, question, record, limit)
-        if what == "record" and "record" in result:
-            # those that the auditor knows of, and one without a name
-            kept = [(k, v) for k, v in self.records.items() if k != question["as"]][-7:]
-            self.records = {**dict(kept), question["as"]: marshal.dumps(result.pop("record"))}
+        if what == "record":
+            self.records.pop(question["as"], None)  # also if the new one died
+            if "record" in result:
+                self.records[question["as"]] = marshal.dumps(result.pop("record"))
+            # those that the auditor knows of, and some under names of their own
+            self.records = dict(list(self.records.items())[-8:])
         return dict(result)
 
     def _about(self, question: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dpaudit.audit.mechanism.neighbour_search import Pair
 from dpaudit.audit.options import ClaimOptions
 from dpaudit.audit.replay import run as run_module
 from dpaudit.audit.replay.evidence import Clock, Drawing, Evidence
+from dpaudit.audit.replay.inside import server
 from dpaudit.audit.replay.judge import Difference
 from dpaudit.audit.replay.request import ReplayOptions
 from dpaudit.audit.replay.run import _Judge
@@ -462,3 +463,23 @@ def test_a_run_that_takes_much_longer_on_a_neighbour_is_told_of():
     assert any("time may show the data" in note for note in found.notes)
     assert judged(found).verdict == "no-finding"
     assert not drawn(lambda data, what: {})[0].notes
+
+
+def test_a_recording_that_died_is_replayed_neither_now_nor_as_the_one_before(monkeypatch):
+    told = []
+
+    def in_fork(pipeline, job, record, limit):
+        told.append(record)
+        return {"died": "it ended"} if job.get("dies") else {"record": {"n": len(told)}}
+
+    monkeypatch.setattr(server, "in_fork", in_fork)
+    one = server.Server(None)
+    replay_of = {"do": "replay", "of": "coins"}
+    assert "died" in one.answer(replay_of)
+    one.answer({"do": "record", "as": "coins"})
+    one.answer(replay_of)
+    assert told[-1] is not None
+    assert "died" in one.answer({"do": "record", "as": "coins", "dies": True})
+    before = len(told)
+    assert "died" in one.answer(replay_of)
+    assert len(told) == before
