@@ -10,6 +10,11 @@ import pandas as pd
 import scipy
 
 CITIES = ["Bonn", "Graz", "Wien"]
+DATA = [
+    {"age": 34, "city": "Bonn"}, {"age": 51, "city": "Graz"}, {"age": 28, "city": "Bonn"},
+    {"age": 67, "city": "Wien"}, {"age": 45, "city": "Graz"},
+]  # fmt: skip
+BOUNDS = {"age": (0, 100), "city": CITIES}
 
 
 def _frame(data):

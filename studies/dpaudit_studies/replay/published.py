@@ -81,13 +81,18 @@ def _digest(name: str, specimen: dict[str, Any], recorder: bool = False) -> str:
     files = [HERE / "specimens" / specimen["file"]]
     files.append(HERE / "environments" / f"{specimen['environment']}.txt")
     if recorder:
-        files += [HERE / "recorder" / f"{name}.py", HERE / "recorder" / "driver.py"]
+        files += [_script(name, specimen), HERE / "recorder" / "driver.py"]
     else:
         files += sorted((Path(dpaudit.__file__).parent / "audit" / "replay").rglob("*.py"))
     digest = hashlib.blake2b(json.dumps([specimen, PAIRS, SEED]).encode(), digest_size=8)
     for file in files:
         digest.update(file.read_bytes() if file.is_file() else b"")
     return digest.hexdigest()
+
+
+def _script(name: str, specimen: dict[str, Any]) -> Path:
+    """The instrumentation for dp-recorder, which rows may share."""
+    return HERE / "recorder" / str(specimen.get("recorder", f"{name}.py"))
 
 
 def _replayed(specimen: dict[str, Any], python: Path, limit: float) -> dict[str, Any]:
@@ -157,10 +162,10 @@ def _recorded(
     name: str, specimen: dict[str, Any], python: Path, asked: argparse.Namespace
 ) -> dict[str, Any]:
     """What dp-recorder says with the instrumentation in recorder/, in a process of its own."""
-    script = HERE / "recorder" / f"{name}.py"
+    script = _script(name, specimen)
     if not script.is_file():
         return {"found": "not instrumented", "says": "", "seconds": 0.0, "lines": 0}
-    question = {**specimen, "pairs": PAIRS, "name": name, "here": str(HERE)}
+    question = {**specimen, "pairs": PAIRS, "recorder": str(script), "here": str(HERE)}
     command = [str(python), str(HERE / "recorder" / "driver.py"), json.dumps(question)]
     environment = {**os.environ, "PYTHONPATH": str(asked.recorder / "src"), "OMP_NUM_THREADS": "1"}
     started = time.monotonic()

@@ -64,7 +64,7 @@ def audit(question):
     numbers = all(isinstance(v, (int, float)) for row in plain for v in row)
     sys.path.insert(0, f"{question['here']}/specimens")
     pipeline = loaded(f"{question['here']}/specimens/{question['file']}")
-    hooks = loaded(f"{question['here']}/recorder/{question['name']}.py")
+    hooks = loaded(question["recorder"])
     run = hooks.instrumented(pipeline)
     rng, first = np.random.default_rng(0), ""
     for other in neighbours(plain, question["neighbours"] == "replace", rng, question["pairs"]):

@@ -3,17 +3,14 @@
 import pytest
 from support import hostile_insiders, hostile_pipelines
 from support.hostile_pipelines import EXPECTED
+from support.right_pipelines import BOUNDS, DATA
 
 from dpaudit import replay
 from dpaudit.errors import DpauditError
 
-DATA = [
-    {"age": 34, "city": "Bonn"}, {"age": 51, "city": "Graz"}, {"age": 28, "city": "Bonn"},
-    {"age": 67, "city": "Wien"}, {"age": 45, "city": "Graz"},
-]  # fmt: skip
 HOW = {
     "pairs": 4, "seed": "1", "form": "records", "epsilon": 1.0,
-    "bounds": {"age": (0, 100), "city": ["Bonn", "Graz", "Wien"]},
+    "bounds": BOUNDS,
 }  # fmt: skip
 LIMITS = {"hangs": 3.0, "sleeps": 3.0, "signals": 3.0, "generates_forever": 3.0, "huge": 60.0,
           "recurses_natively": 3.0, "huge_and_noised_list": 6.0, "huge_list": 20.0}  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import here as dpaudit
 from support import right_pipelines, wrong_pipelines
+from support.right_pipelines import BOUNDS, DATA
 
 from dpaudit import replay
 from dpaudit.accounting import gaussian_epsilon
@@ -18,13 +19,9 @@ from dpaudit.audit.replay.pairs import Pairs
 from dpaudit.errors import UsageError
 
 HERE = Path(__file__).parent
-DATA = [
-    {"age": 34, "city": "Bonn"}, {"age": 51, "city": "Graz"}, {"age": 28, "city": "Bonn"},
-    {"age": 67, "city": "Wien"}, {"age": 45, "city": "Graz"},
-]  # fmt: skip
 HOW = {
     "pairs": 20, "seed": "1", "form": "records", "epsilon": 1.0,
-    "bounds": {"age": (0, 100), "city": ["Bonn", "Graz", "Wien"]},
+    "bounds": BOUNDS,
 }  # fmt: skip
 
 
