@@ -112,6 +112,9 @@ def sentences() -> Iterator[tuple[str, str]]:
         ("topdown", topdown()),
     ):
         yield from ((page, words) for words in found)
+    public = [row for row in rows("recipes") if row["default"].startswith("yes")]
+    recipes, projects = sum(len(r["recipes"]) for r in public), {r["project"] for r in public}
+    yield "public-seeds", f"{recipes} recipes of {len(projects)} projects, seeded by default"
     yield "README", zoo_whole()
     every = rows("calibrate")[-1]
     shown = f"{interval(every['share'], digits=2)} report a finding"

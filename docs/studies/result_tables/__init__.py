@@ -44,6 +44,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "proved-opendp": proofs.opendp,
     "proved-sampled": proofs.sampled,
     "predictable": audits.predictable,
+    "public-seeds": audits.public_seeds,
     "replay-cases": replays.cases,
     "replay-catalogue": replays.catalogue,
     "replay-current": replays.current,

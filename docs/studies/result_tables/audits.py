@@ -57,6 +57,28 @@ def predictable() -> Iterator[str]:
         yield line([row["generator"], row["test"], needed, drawn, seconds, held_out])
 
 
+def public_seeds() -> Iterator[str]:
+    """Per project and seed: where it is, where the noise is drawn, and what was read of step 1."""
+
+    def at(places: Iterable[Mapping[str, Any]], parts: int) -> list[str]:
+        return [f"{_end(place['path'], parts)}:{place['line']}" for place in places]
+
+    for row in rows("recipes"):
+        seeded = {place["path"] for place in row["seeds"]}
+        recipes = [_end(path, 2) for path in row["recipes"] if path not in seeded]
+        right = "–" if row["default"].startswith("no") else "not run"
+        if row["right"]:
+            right = f"{row['right'][0]:,} of {row['right'][1]:,}"
+        project = f"{row['project']} {row['version']}".strip()
+        where = "<br>".join([*recipes, *at(row["seeds"], 2)])
+        about = (row["default"], "<br>".join(at(row["noise"], 1)), row["generator"])
+        yield line([project, where, row["seed"], *about, row["needs"] or "–", right])
+
+
+def _end(path: str, parts: int) -> str:
+    return "/".join(path.split("/")[-parts:])
+
+
 def libraries() -> Iterator[str]:
     """One row per mechanism: the strongest attack, or all if none shows more than the claim."""
     kept: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
