@@ -19,6 +19,7 @@ LIBRARY = {
     "diffprivlib": "diffprivlib",
     "dp": "dp-transformers",
     "fastdp": "fastDP",
+    "idp": "idp-sgd",
     "jax": "jax-privacy",
     "mostlyai": "mostlyai-engine",
     "opacus": "opacus",
