@@ -28,6 +28,7 @@ UNCHECKED = {  # tables with digits that no results file gives, by the first cel
     "`dpaudit deployment apple --config …`": "run by the page itself, "
     "and by tests/dpaudit_local/apple/",
     "you have": "where to start",
+    "who sets the seed": "constants and file names of torch's source",
     "sampler": "three samplers of a few lines, as the table has them",
     "at 39 million coordinates, two cores of an Intel Xeon": "seconds, from make bench",
 }
@@ -119,6 +120,12 @@ def sentences() -> Iterator[tuple[str, str]]:
     tried = {(row["library"], row["mechanism"]) for row in rows("libraries")}
     libraries = {library.split()[0].removesuffix("-old") for library, _ in tried}
     yield "README", f"{len(tried)} mechanisms of {len(libraries)} libraries"
+    (cuda,) = (row for row in rows("seeds") if row["name"] == "torch on CUDA, a seed of 26 bits")
+    each = cuda["seconds"] / cuda["tries"]
+    core_years = each * 2**53 / (365.25 * 86_400)
+    yield "seed-in-training", f"{1e9 * each:.0f} ns per seed"
+    yield "seed-in-training", f"2³² seeds of CUDA in {each * 2**32 / 60:.0f} minutes"
+    yield "seed-in-training", f"2⁵³ in {core_years:.0f} core-years"
     steps = rows("dpsgd-training")
     pancake = {row["attacker"]: row["right"] for row in steps if row["arm"] == "pancake"}
     yield "README", f"in {interval(pancake['key: likelihood'])} of the steps asked"

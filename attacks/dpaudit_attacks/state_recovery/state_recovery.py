@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from dpaudit_attacks.state_recovery.seeds import Found, Noise, find_seed
 __all__ = ["Prediction", "StateRecovery", "predictions"]
 
 _FEWEST = 8  # values of a first call whose seed is looked for
+_LOG_SHARE = -30 * math.log(2)  # of α, spent on seeds: seeds that fit have far smaller p-values
 KEPT = 24_576  # values in a row: the slow check of one bit needs 19,937
 _SIZES = (640, 800, 1_000, 1_250, 1_500, 1_750, 2_000, 2_500, 3_000, 4_000, 6_000)
 """Values from which a state is solved."""
@@ -82,18 +83,19 @@ class StateRecovery:
     state's 19,968. A sparse relation of them is checked first; then the state is solved from the
     first part of the values, and the generator runs on through the rest. The polar method drops
     words that no value shows: :mod:`.polar` finds where. The first call's first 4,096 values are
-    also compared with those of torch (CPU and CUDA), jax and numpy under common seeds: see
-    :mod:`.seeds`, which a pass of this test excludes nothing beyond.
+    also compared with those of torch (CPU and CUDA) and jax under the seeds of
+    :func:`.seeds.usual`.
 
     Null: each held-out value is compared with a number that depends on earlier values alone. An
     honest value lies within 2^-19 of it (times the number, above 1) with probability q = 2^-16 at
     most, whatever came before: with 2^-18 for the exact laws, and whatever is no coarser than
     ``granularity`` allows. So k of n agree with probability at most C(n, k) q^k, times the number
     of ways tried. Valid at any sample size and however the ways are chosen by earlier values; the
-    check before it only takes chances away.
+    check before it only takes chances away. Seeds: the bound of :class:`.seeds.Found` over a share
+    of 2^-30.
 
-    Not claimed: any other generator (of PCG64, Philox and ziggurats nothing is recovered), and
-    calls that draw fewer than 768 values in a row.
+    Not claimed: any other generator (of PCG64 and ziggurats nothing is recovered), other seeds
+    of Philox and Threefry, and a Mersenne Twister's from fewer than 768 values in a row.
     """
 
     looks_at = "noise that follows from the generator's state, recovered from earlier noise"
@@ -125,8 +127,7 @@ class StateRecovery:
             effect = "not applicable: the claimed law is discrete"
             return Evidence(p=1.0, statistic=0.0, effect=effect)
         state, seed = self._state_evidence(), self._seed_evidence()
-        one = state if seed is None or state.p <= seed.p else seed
-        return replace(one, p=min(1.0, 2 * one.p))  # the smaller of two
+        return state if seed is None or state.p <= seed.p else seed
 
     def _seed_evidence(self) -> Evidence | None:
         """A common seed behind the first call; None where none fits."""
@@ -134,11 +135,11 @@ class StateRecovery:
             return None
         family = self._claim.family
         found, tries = find_seed(self._first, family=family, ahead=0)
-        if found is None or found.log_p == 0:
+        if found is None or found.log_p - _LOG_SHARE >= 0:
             return None
         share = f"{found.agreeing} of {found.compared}"
         return Evidence(
-            p=math.exp(max(found.log_p, -700.0)),
+            p=math.exp(max(found.log_p - _LOG_SHARE, -700.0)),
             statistic=float(found.agreeing),
             effect=f"{found.generator} with seed {found.seed}, at start {found.start} of {tries:,} "
             f"tried, gives the noise: {share} values",
