@@ -106,7 +106,9 @@ class KeyedStream:
         )
 
     def torch(self, device: torch.device) -> torch.Generator:
-        """A fast generator on a CUDA ``device``, 64-bit seeded Philox.
+        """A fast generator on a CUDA ``device``: Philox under a seed of 63 bits.
+
+        torch's own default seed there has 53 bits.
 
         Raises:
             UsageError: for the CPU, whose torch generator keeps only 32 bits of a seed; use

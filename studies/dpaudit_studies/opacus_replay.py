@@ -121,7 +121,8 @@ class _Attacker:
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` training runs; what the attacker of :class:`_Attacker` says of later steps.
 
-    Every run starts from a fresh seed of torch's generator. The attacker sees every step's noisy
+    Every run starts from a fresh seed of torch's generator, which keeps its low 32 bits; the attack
+    does not use that (``state_recovery/seeds.py`` does). The attacker sees every step's noisy
     gradient, and knows the gradients of the first alone. ``success``: runs in which each later
     step's gradient was read (relative error below 1e-3). ``batches``: later steps whose batch was
     named, every record of it and no other, before it was drawn. ``predicted`` of ``compared`` noise

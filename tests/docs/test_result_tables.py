@@ -28,6 +28,7 @@ UNCHECKED = {  # tables with digits that no results file gives, by the first cel
     "`dpaudit deployment apple --config …`": "run by the page itself, "
     "and by tests/dpaudit_local/apple/",
     "you have": "where to start",
+    "who sets the seed": "constants and file names of torch's source",
     "sampler": "three samplers of a few lines, as the table has them",
     "at 39 million coordinates, two cores of an Intel Xeon": "seconds, from make bench",
 }
@@ -122,6 +123,16 @@ def sentences() -> Iterator[tuple[str, str]]:
     tried = {(row["library"], row["mechanism"]) for row in rows("libraries")}
     libraries = {library.split()[0].removesuffix("-old") for library, _ in tried}
     yield "README", f"{len(tried)} mechanisms of {len(libraries)} libraries"
+    each = {
+        row["name"].partition(",")[0]: row["seconds"] / row["tries"]
+        for row in rows("seeds")
+        if "2²⁶" in row["name"] or "26 bits" in row["name"]
+    }
+    cpu, cuda = each["torch on the CPU"], each["torch on CUDA"]
+    yield "seed-in-training", f"{1e9 * cpu:.0f} ns per seed of the CPU's generator"
+    yield "seed-in-training", f"all 2³² in {cpu * 2**32 / 60:.1f} minutes"
+    yield "seed-in-training", f"{1e9 * cuda:.0f} ns per seed of CUDA's"
+    yield "seed-in-training", f"all 2⁵³ in {cuda * 2**53 / (365.25 * 86_400):.0f} core-years"
     steps = rows("dpsgd-training")
     pancake = {row["attacker"]: row["right"] for row in steps if row["arm"] == "pancake"}
     yield "README", f"in {interval(pancake['key: likelihood'])} of the steps asked"

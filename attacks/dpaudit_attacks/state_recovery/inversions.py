@@ -26,6 +26,7 @@ __all__ = [
     "LOW_53",
     "SINGLE",
     "SINGLE_PRECISION",
+    "TORCH_FEW",
     "TORCH_NORMAL",
     "Inversion",
     "Layout",
@@ -283,6 +284,11 @@ def _torch_normal(layout: Layout, unit: float, dtype: str) -> Inversion:
 
 
 TORCH_NORMAL = _torch_normal(LOW_24, SINGLE_PRECISION, "float32")
+_FEW: dict[str, Any] = {"mirrored": True, "angle_first": True, "sine_first": False}
+TORCH_FEW = Inversion(
+    "torch.normal of fewer than 16 values on the CPU", (LOW_53,), 2, DOUBLE_PRECISION,
+    partial(_from_box_muller, **_FEW), partial(_to_box_muller, **_FEW),
+)  # fmt: skip
 INVERSIONS: Mapping[str, tuple[Inversion, ...]] = {
     "gaussian": (
         *_box_mullers(),

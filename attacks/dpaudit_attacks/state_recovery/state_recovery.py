@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,12 @@ from dpaudit_attacks.state_recovery.mersenne_state import (
     top_bits_relation,
 )
 from dpaudit_attacks.state_recovery.polar import WAYS, polar_fits
+from dpaudit_attacks.state_recovery.seeds import Found, Noise, find_seed
 
 __all__ = ["Prediction", "StateRecovery", "predictions"]
 
+_FEWEST = 8  # values of a first call whose seed is looked for
+_LOG_SHARE = -30 * math.log(2)  # of α, spent on seeds: seeds that fit have far smaller p-values
 KEPT = 24_576  # values in a row: the slow check of one bit needs 19,937
 _SIZES = (640, 800, 1_000, 1_250, 1_500, 1_750, 2_000, 2_500, 3_000, 4_000, 6_000)
 """Values from which a state is solved."""
@@ -78,17 +82,20 @@ class StateRecovery:
     those bits of the generator's words that are certain. The bits are linear over GF(2) in the
     state's 19,968. A sparse relation of them is checked first; then the state is solved from the
     first part of the values, and the generator runs on through the rest. The polar method drops
-    words that no value shows: :mod:`.polar` finds where.
+    words that no value shows: :mod:`.polar` finds where. The first call's first 4,096 values are
+    also compared with those of torch (CPU and CUDA) and jax under the seeds of
+    :func:`.seeds.usual`.
 
     Null: each held-out value is compared with a number that depends on earlier values alone. An
     honest value lies within 2^-19 of it (times the number, above 1) with probability q = 2^-16 at
     most, whatever came before: with 2^-18 for the exact laws, and whatever is no coarser than
     ``granularity`` allows. So k of n agree with probability at most C(n, k) q^k, times the number
     of ways tried. Valid at any sample size and however the ways are chosen by earlier values; the
-    check before it only takes chances away.
+    check before it only takes chances away. Seeds: the bound of :class:`.seeds.Found` over a share
+    of 2^-30.
 
-    Not claimed: any other generator (of PCG64, Philox and ziggurats nothing is recovered), and
-    calls that draw fewer than 768 values in a row.
+    Not claimed: any other generator (of PCG64 and ziggurats nothing is recovered), other seeds
+    of Philox and Threefry, and a Mersenne Twister's from fewer than 768 values in a row.
     """
 
     looks_at = "noise that follows from the generator's state, recovered from earlier noise"
@@ -96,13 +103,18 @@ class StateRecovery:
     causal_order = 3
     costly = True
     predictability = True
+    loops = "dpaudit_attacks.state_recovery.seeds"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del stream
         self._claim = claim
         self._run = _Run()
+        self._first: Noise | None = None
 
     def update(self, block: Block) -> None:
+        if self._first is None and not self._claim.discrete and block.calls == 1:
+            size = block.values.size
+            self._first = Noise.of(block.values, std=self._claim.scale, size=size)
         length = len(self._run.values)
         if self._claim.discrete or block.calls > 1 or min(block.values.size, KEPT) <= length:
             return
@@ -114,6 +126,29 @@ class StateRecovery:
         if self._claim.discrete:
             effect = "not applicable: the claimed law is discrete"
             return Evidence(p=1.0, statistic=0.0, effect=effect)
+        state, seed = self._state_evidence(), self._seed_evidence()
+        return state if seed is None or state.p <= seed.p else seed
+
+    def _seed_evidence(self) -> Evidence | None:
+        """A common seed behind the first call; None where none fits."""
+        if self._first is None or len(self._first.values) < _FEWEST:
+            return None
+        family = self._claim.family
+        found, tries = find_seed(self._first, family=family, ahead=0)
+        if found is None or found.log_p - _LOG_SHARE >= 0:
+            return None
+        share = f"{found.agreeing} of {found.compared}"
+        return Evidence(
+            p=math.exp(max(found.log_p - _LOG_SHARE, -700.0)),
+            statistic=float(found.agreeing),
+            effect=f"{found.generator} with seed {found.seed}, at start {found.start} of {tries:,} "
+            f"tried, gives the noise: {share} values",
+            cause=f"{found.generator}, seeded with {found.seed}",
+            cause_rank=0,
+            details={"generator": found.generator, "seed": str(found.seed), "predicted": share},
+        )
+
+    def _state_evidence(self) -> Evidence:
         values = self._run.values
         best, tried = None, 0
         if len(values) >= _LEAST:
@@ -168,6 +203,13 @@ class StateRecovery:
         some = None if errors is None else errors[:whole] / std
         uniforms = TORCH_NORMAL.back(noise[:whole] / std, some)
         return recover_state(*TORCH_NORMAL.layouts[0].certain_bits(uniforms))
+
+    @staticmethod
+    def seed_of(
+        noise: Floats, *, std: float, errors: Floats | None = None, **how: Any
+    ) -> tuple[Found | None, int]:
+        """The seed behind a whole tensor of Gaussian ``noise`` (n,); see :func:`.find_seed`."""
+        return find_seed(Noise.of(noise, std=std, errors=errors), **how)
 
     @staticmethod
     def torch_noise(words: npt.NDArray[np.uint32], *, std: float) -> Floats:

@@ -50,6 +50,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "replay-current": replays.current,
     "replay-published": replays.published,
     "seeded": defences.seeded,
+    "seeds": defences.seeds,
     "short-nonces": nonces.short,
     "training": defences.training,
     "zoo": audits.zoo,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -66,6 +67,17 @@ def opacus_replay() -> Iterator[str]:
                 "∞" if row["epsilon_attacker"] else "–",
             ]
         )
+
+
+def seeds() -> Iterator[str]:
+    """Which seed made the noise of a step: what is tried, at what cost, what is found."""
+    for row in rows("seeds"):
+        found = "nothing"
+        if row["seed"] is not None:
+            found = f"{int(row['seed']):,}, start {row['start']:,}"
+        bound = "–" if row["log_p"] is None else f"10^{row['log_p'] / math.log(10):.0f}"
+        seconds = f"{row['seconds']:.2f}"
+        yield line([row["name"], row["values"], f"{row['tries']:,}", seconds, found, bound])
 
 
 def mitigations() -> Iterator[str]:
