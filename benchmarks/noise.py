@@ -1,7 +1,7 @@
 """Backdoored against plain Gaussian noise, in turn in one process. `make bench`.
 
-Same allocation and scaling inside the clock. Also torch's and numpy's own normals, and peak memory,
-each in a process of its own. `--device cuda` on a GPU.
+Same allocation and scaling inside the clock. Also exact lattice noise, torch's and numpy's own
+normals, and peak memory, each in a process of its own. `--device cuda` on a GPU, `--threads 2`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.numeric.lattice import add_lattice_noise
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.evidence import options
 from dpaudit_studies.timing import WARM_UP, in_turn, ratio
@@ -49,16 +50,25 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
     # the last one draws float64 on the CPU
     names = names if device.type == "cpu" and dtype == torch.float64 else names[:2]
     seconds = in_turn({name: ours(name) for name in names}, repeats=repeats, settle=settle)
+    key = SEED.child("exact").bytes(32)
+
+    def exact(i: int) -> None:
+        zeros = torch.zeros((1, d), dtype=dtype, device=device)
+        add_lattice_noise(zeros, sigma=2.0, key=key, start=i * d)
+
     others = {  # apart, so that ours are compared undisturbed
+        "exact": exact,
         "torch": lambda _: torch.empty((1, d), dtype=dtype, device=device).normal_(0, 2.0),
         "numpy": lambda _: rng.standard_normal((1, d), dtype=kind) * kind(2.0),
     }
     seconds |= in_turn(others, repeats=repeats, settle=settle)
-    ratios = [ratio(seconds[name], seconds["gaussian"]) for name in names[1:]]
+    ratios = [ratio(seconds["exact"], seconds["torch"])]
+    ratios += [ratio(seconds[name], seconds["gaussian"]) for name in names[1:]]
     ns = {name: 1e9 * middle / d for name, middle in medians(seconds).items()}
     print(
         f"{d:>10,} {str(dtype)[6:]:8}{ns['gaussian']:9.2f}{ns['pancake']:9.2f}"
-        f"{ns.get('seed-in-noise', float('nan')):9.2f}{ns['torch']:9.2f}{ns['numpy']:9.2f}"
+        f"{ns.get('seed-in-noise', float('nan')):9.2f}"
+        f"{ns['exact']:9.2f}{ns['torch']:9.2f}{ns['numpy']:9.2f}"
         + "".join(f"{r['value']:9.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r in ratios),
         flush=True,
     )
@@ -80,8 +90,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     print(f"{MACHINE}, {args.threads} thread(s), seed 'bench'")
     print(
-        f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'seed-in':>9}{'torch':>9}{'numpy':>9}"
-        f"{'pancake':>9} [quartiles]    {'seed-in':>9} [quartiles]   (ns per value, ratios)"
+        f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'seed-in':>9}{'exact':>9}{'torch':>9}"
+        f"{'numpy':>9}{'exact/torch':>9} [quartiles]  {'pancake':>9} [quartiles]    {'seed-in':>9}"
+        " [quartiles]   (ns per value, ratios)"
     )
     for d in args.dim:
         for dtype in (torch.float64, torch.float32):

@@ -8,18 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
-from dpaudit.errors import UsageError
 from dpaudit.numeric.drawing import cpu_sample
-from dpaudit.numeric.exact_integers import LARGEST_SCALE, draw_integers
+from dpaudit.numeric.exact_integers import draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
-from dpaudit.numeric.lattice import lattice_step, release_on_lattice
-from dpaudit.numeric.normal import check_sigma
+from dpaudit.numeric.lattice import NORMAL_REACH, check_granularity, release_on_lattice
 from dpaudit.protocols import Array, Host, Stream
 from dpaudit.types import EpsilonBounds
 
 __all__ = ["SecureGaussian"]
-
-_REACH = 64  # standard deviations that no noise leaves: P < exp(−2000)
 
 
 class SecureGaussian:
@@ -63,10 +59,10 @@ class SecureGaussian:
             UsageError: sigma not a finite number > 0; granularity not a power of two, above sigma
                 or below sigma/2^32; or multiples of it up to 2^53 that are not doubles.
         """
-        self.sigma = check_sigma(sigma)
-        self.granularity = _granularity(self.sigma, granularity)
+        self.granularity = check_granularity(sigma, granularity)
+        self.sigma = float(sigma)
         self._law = IntegerLaw.gaussian(self.sigma / self.granularity)
-        self._margin = math.ceil(_REACH * self.sigma / self.granularity)
+        self._margin = math.ceil(NORMAL_REACH * self.sigma / self.granularity)
 
     @property
     def claim(self) -> str:
@@ -110,24 +106,3 @@ class SecureGaussian:
             dim=host.dim,
             rounded=True,
         )
-
-
-def _granularity(sigma: float, granularity: float | None) -> float:
-    if granularity is None:
-        return lattice_step(sigma)
-    g = granularity
-    if isinstance(g, (str, bool)) or not 0 < g < math.inf or math.frexp(g)[0] != 0.5:
-        raise UsageError(
-            f"granularity={g}: must be a power of two; write e.g. {lattice_step(sigma)!r}"
-        )
-    g = float(g)
-    if not 1 <= sigma / g <= LARGEST_SCALE:
-        raise UsageError(
-            f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; "
-            f"write e.g. {lattice_step(sigma)!r}"
-        )
-    if not 2.0**-1022 <= g <= 2.0**969:
-        raise UsageError(
-            f"granularity={g}: multiples of it up to 2^53 are not doubles; change the query's unit"
-        )
-    return g

@@ -1,50 +1,97 @@
-"""Integers drawn exactly from an ``IntegerLaw``, at the speed of floating point.
+"""Integers drawn exactly from an ``IntegerLaw``: a sequence addressed by position, fast.
 
-**The law is exact**, given uniform bits. A trial (see ``IntegerLaw``) asks two questions of the
-form "is the uniform number U below the real number p?", once for the block and once for acceptance.
-U is known by its first bits, so it lies in an interval [u, u + 2^-m); p lies in an interval too:
+**A number is a function of (law, key, position).** Trial t = 0, 1, … of position i (see
+``IntegerLaw``) has one word of 64 bits: for t = 0 word i mod 8 of the ChaCha20 block (i div 8, 0,
+0) under the key, later word 0 of the block (i, t, 1); :mod:`~dpaudit.numeric.chacha` says what
+these are. From the low end the word is a place within a block of W = 2^p integers (25 bits, of
+which the lowest p count), a sign, the first 13 bits of a uniform number A and the first 25 of
+another, B.
+Further bits of B are the words 1 to 3 of the blocks (i, t, 1), (i, t, 2), …, of A the words 4 to 7.
+The block is the least k with B < P(block ≤ k), the place is accepted if A < exp(−y), and the first
+trial that is accepted, and is not −0 (if W > 1), gives the number. No two positions share a word,
+and a number does not depend on how it is computed, by which thread, or on which processor.
 
-- The block's p = P(block ≤ k) is enclosed by two integers over 2^64 that were computed with
-  fractions and correctly rounded decimals.
-- The acceptance's p = exp(−y) is enclosed by its Taylor sums, which lie alternately above and below
-  it for every y ≥ 0 (the remainder after the n-th term has the sign of the next), with a slack of
-  2^-44 for rounding. In the compiled loop y ≤ 1/2: a block within reach of 64 bits has k·W ≤ 9.7·s,
-  and W ≤ s/32. y is computed by at most five operations, a term by two more than the one before, so
-  the n-th is off by a factor 1 ± (7n + 1)·2^-53, and all of the sum by less than Σ (7n +
-  2)·y^n/n!·2^-53 < 2^-48. Integers up to 2^53 are exact in it.
+**The law is exact**, given uniform bits, as no comparison is rounded. B and A are known by their
+first bits, so each lies in an interval [u, u + 2^-m), and the real number p that it is compared
+with lies in an interval too:
 
-Where the two intervals are apart, the answer is that of the real numbers. Where they are not (about
-once in 2^36 trials), the question goes to fractions and decimals with further bits of U, until they
-are. So no answer is ever rounded.
+- P(block ≤ k) is enclosed by integers over 2^64 that were computed with fractions and correctly
+  rounded decimals. A guide over the leading bits of B holds the only border that they can mean.
+- exp(−y) ≥ 1 − y. y grows with the place, so a bound of the last place of a block, from fractions,
+  serves all: nearly all places are accepted by comparing two integers.
+- Otherwise exp(−y) is enclosed by its Taylor sums, which lie alternately above and below it for
+  every y ≥ 0 (the remainder after the n-th term has the sign of the next), with a slack of 2^-44
+  for rounding. In the compiled loop y ≤ 1/2: a block within reach of 64 bits has k·W ≤ 9.7·s, W ≤
+  s/128 (Laplace: y ≤ W/s ≤ 1/32). y is computed by at most five operations, a term by two more than
+  the one before, so the n-th is off by a factor 1 ± (7n + 1)·2^-53, and all of the sum by less than
+  Σ (7n + 2)·y^n/n!·2^-53 < 2^-48. Integers up to 2^53 are exact in it.
 
-Bits come from ``Stream.bytes``, in order. The number of trials of an integer does not depend on the
-integer; the time of the last trial does, a little (a table's row, the number of Taylor terms). Not
-claimed: constant time.
+Where the two intervals are apart, the answer is that of the real numbers. Where they are not, the
+loop takes one more word; where they still are not (once in 2^40 numbers), the position goes to
+fractions and decimals with as many words as it takes (:func:`settled`).
+
+Not claimed: constant time. The number of trials of an integer does not depend on the integer; the
+time of the last trial does, a little (a table's row, the number of Taylor terms).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.errors import UsageError
+from dpaudit.numeric.chacha import BulkWords, block, key_words
 from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.kernels import spread
 from dpaudit.protocols import Stream
 
-__all__ = ["LARGEST_SCALE", "draw_integers"]
+__all__ = [
+    "LARGEST_SCALE",
+    "check_positions",
+    "draw_integers",
+    "integers_at",
+    "settled",
+    "table_of",
+    "visit",
+]
 
-LARGEST_SCALE = 2.0**32  # place, sign and 36 bits of U share a word
+LARGEST_SCALE = 2.0**32  # W ≤ 2^25
 
-_CHUNK = 1 << 16
-_GUIDE = 10
+_CHUNK = 1 << 15
+_POSITIONS = 1 << 60
 _SLACK = 2.0**-44
-_DONE, _WHICH_BLOCK, _WHETHER = 0, 1, 2
 
 _U = np.uint64
+_GUIDE, _COARSE, _FINE, _SIGN = 13, 25, 13, 25  # bits of B (the guide's, all), of A; the sign's bit
+_UNIT = 64 - _COARSE
+_TO_GUIDE, _TO_BORDER, _REST = _U(64 - _GUIDE), _U(_UNIT - 20), np.uint32((1 << 20) - 1)
+_TO_FINE, _TO_BLOCK, _BLOCK = _U(_COARSE), _U(38), _U((1 << 13) - 1)
+_TO_SIGN = _U(_SIGN)
 jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+
+class Table(NamedTuple):
+    """A law as the compiled loops need it."""
+
+    guide: npt.NDArray[np.uint64]
+    """By B's leading 13 bits, from the top: a bound of A's bits, below which a place is accepted
+    (13 bits), the first block (13), nothing (6), and a border (32): B's next 12 bits and 20 times 1
+    above it mean the block after that, equality leaves it open. 0 decides nothing."""
+    hints: npt.NDArray[np.uint16]
+    """By the same bits, the first block that they can mean."""
+    lows: npt.NDArray[np.uint64]
+    """P(block ≤ k) in 2^-64, from below and from above."""
+    highs: npt.NDArray[np.uint64]
+    shape: npt.NDArray[np.float64]
+    """y is place·(shape[0] + shape[1]·(2·k·W + place))."""
+    bits: npt.NDArray[np.uint64]
+    """p, and the bits of B and A that are looked at first."""
 
 
 @jit
@@ -65,109 +112,90 @@ def _below(u, step, y):  # type: ignore[no-untyped-def]
     return -1
 
 
-class _Numbers(NamedTuple):
-    """A law as the compiled loop needs it."""
-
-    lows: npt.NDArray[np.uint64]
-    """Of each block, over the words: below it all are of an earlier one, or open."""
-    highs: npt.NDArray[np.uint64]
-    guide: npt.NDArray[np.int64]
-    """The first block that a word with these leading bits can mean."""
-    shift: np.uint64
-    linear: float
-    quadratic: float
-    mask: np.uint64
-    fine: np.uint64
+@jit
+def _which(first, last, hints, lows, highs):  # type: ignore[no-untyped-def]
+    """The block of a uniform number in [first, last] + [0, 1) over 2^64, or −1 if that is open."""
+    cell = np.int64(first >> _TO_GUIDE)
+    low, high = np.int64(hints[cell]), highs.size
+    if cell + 1 < hints.size and hints[cell + 1] < highs.size - 1:
+        high = np.int64(hints[cell + 1])
+    while low < high:
+        middle = (low + high) >> 1
+        if first < highs[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low if low < highs.size and last < lows[low] else -1
 
 
 @jit
-def _draw(out, i, words, law):  # type: ignore[no-untyped-def]
-    """Fill ``out`` from ``i`` on: (next i, words used, what is open, block)."""
-    lows, highs, guide, shift, linear, quadratic, mask, fine = law
-    used, places, steps = 0, (_U(1) << shift) - _U(1), _U(64) - fine
-    step = 1.0 / np.float64(_U(1) << fine)
-    while i < out.size and used + 2 <= words.size:
-        coarse, word = words[used] & mask, words[used + 1]
-        used += 2
-        k = np.int64(guide[coarse >> _U(64 - _GUIDE)])
-        while k < highs.size and coarse >= highs[k]:
-            k += 1
-        if k == highs.size or coarse >= lows[k]:
-            return i, used, _WHICH_BLOCK, k
-        place = np.int64((word >> _U(1)) & places)
-        start = k << np.int64(shift)
+def _trials(word, position, key, more, hints, lows, highs, shape, bits):  # type: ignore[no-untyped-def]
+    """(number, True), or (0, False) if it is open: see the module. ``more`` (8,) is scratch."""
+    p, coarse, fine = bits[0], bits[1], bits[2]
+    wide, rest = _U(48) - fine, (~_U(0)) >> coarse
+    trial = 0
+    while True:
+        known = trial > 0
+        if known:
+            block(more, key, position, trial, 1)
+            word = more[0]
+        k = _which(word & ~rest, word | rest, hints, lows, highs)
+        if k < 0:
+            block(more, key, position, trial, 1)
+            known, b = True, (word & ~rest) | (more[1] >> coarse)
+            k = _which(b, b, hints, lows, highs)
+            if k < 0:
+                return 0, False
+        place = np.int64(word & ((_U(1) << p) - _U(1)))
+        start, accept = np.int64(k) << np.int64(p), 1
         if place:
-            y = np.float64(place) * (linear + quadratic * np.float64(2 * start + place))
-            accept = _below(np.float64(word >> steps) * step, step, y)
+            a = (word >> (_U(_UNIT) - fine)) & ((_U(1) << fine) - _U(1))
+            y = np.float64(place) * (shape[0] + shape[1] * np.float64(2 * start + place))
+            u, step = np.float64(a << wide) * 2.0**-48, np.float64(_U(1) << wide) * 2.0**-48
+            accept = _below(u, step, y)
             if accept < 0:
-                return i, used, _WHETHER, k
-            if accept == 0:
-                continue
-        elif k == 0 and word & _U(1):
-            continue
-        out[i] = -(start + place) if word & _U(1) else start + place
-        i += 1
-    return i, used, _DONE, np.int64(0)
+                if not known:
+                    block(more, key, position, trial, 1)
+                a = (a << wide) | (more[4] >> (_U(64) - wide))
+                accept = _below(np.float64(a) * 2.0**-48, 2.0**-48, y)
+                if accept < 0:
+                    return 0, False
+        negative = (word >> _TO_SIGN) & _U(1)
+        if accept and (start + place or not (p and negative)):
+            return -(start + place) if negative else start + place, True
+        trial += 1
 
 
-class _Table:
-    """A law as the compiled loop needs it; uniforms begin with ``coarse`` and ``fine`` bits."""
+@jit
+def _numbers(words, first, key, table, late, open_):  # type: ignore[no-untyped-def]
+    """Turn the bulk words of the positions from ``first`` on into numbers: how many are open.
 
-    def __init__(self, law: IntegerLaw, coarse: int, fine: int) -> None:
-        self._law, self._coarse, self._fine = law, coarse, fine
-        lows, highs = law.blocks(coarse)
-        top = (1 << coarse) - 1  # the highest word is open, whatever the block
-        count = next(k + 1 for k, high in enumerate(highs) if high > top)
-        words = [
-            np.array([min(x, top) << (64 - coarse) for x in xs[:count]], np.uint64)
-            for xs in (lows, highs)
-        ]
-        first = np.arange(1 << _GUIDE, dtype=np.uint64) << _U(64 - _GUIDE)
-        self._numbers = _Numbers(
-            words[0],
-            words[1],
-            np.searchsorted(words[1], first, side="right"),
-            _U(law.block.bit_length() - 1),
-            _double(law.linear),
-            _double(law.quadratic),
-            _U((1 << 64) - (1 << (64 - coarse))),
-            _U(fine),
-        )
-
-    def fill(self, out: npt.NDArray[np.int64], stream: Stream) -> None:
-        done = 0
-        while done < len(out):
-            missing = min(len(out) - done, _CHUNK)
-            words = np.frombuffer(
-                stream.bytes(16 * (missing + missing // 32 + 4)), dtype="<u8"
-            ).astype(np.uint64, copy=False)
-            at = 0
-            while True:
-                done, used, open_, k = _draw(out, done, words[at:], self._numbers)
-                at += used
-                if open_ == _DONE:
-                    break
-                value = self._settle(int(words[at - 2]), int(words[at - 1]), open_, k, stream)
-                if value is not None:
-                    out[done] = value
-                    done += 1
-
-    def _settle(self, coarse: int, word: int, open_: int, k: int, stream: Stream) -> int | None:
-        """The rest of a trial in exact arithmetic; None if it is refused."""
-
-        def more() -> int:
-            return int.from_bytes(stream.bytes(8), "little")
-
-        law = self._law
-        if open_ == _WHICH_BLOCK:
-            k = law.decide_block(coarse >> (64 - self._coarse), self._coarse, more)
-        place, negative = (word >> 1) & (law.block - 1), bool(word & 1)
-        if not law.decide_accept(k, place, word >> (64 - self._fine), self._fine, more):
-            return None
-        value = k * law.block + place
-        if value == 0 and negative:
-            return None
-        return -value if negative else value
+    ``late`` and ``open_`` (as many) are scratch; the latter has the indices of open positions.
+    """
+    guide, hints, lows, highs, shape, bits = table
+    p = bits[0]
+    places, none = (_U(1) << p) - _U(1), _U(0) if p else ~_U(0)  # 0 may be a refused −0
+    count, out = 0, words.view(np.int64)
+    for i in range(words.size):
+        word = words[i]
+        entry = guide[word >> _TO_GUIDE]
+        border, known = np.uint32(entry), np.uint32(word >> _TO_BORDER) | _REST
+        k = ((entry >> _TO_BLOCK) & _BLOCK) + _U(known > border)
+        size = (k << p) + (word & places)
+        if (word << _TO_FINE >= entry) | (known == border) | (size == none):
+            late[count] = word
+            open_[count] = i
+            count += 1
+        sign = np.int64(word << _U(63 - _SIGN)) >> 63
+        out[i] = (np.int64(size) ^ sign) - sign
+    left, scratch = 0, np.empty(8, np.uint64)
+    for j in range(count):
+        i = open_[j]
+        out[i], done = _trials(late[j], first + i, key, scratch, hints, lows, highs, shape, bits)
+        if not done:
+            open_[left] = i
+            left += 1
+    return left
 
 
 def _double(x: Any) -> float:
@@ -176,22 +204,190 @@ def _double(x: Any) -> float:
 
 
 @lru_cache(maxsize=32)
-def _table(law: IntegerLaw, coarse: int, fine: int) -> _Table:
-    return _Table(law, coarse, fine)
+def table_of(law: IntegerLaw, coarse: int = _COARSE, fine: int = _FINE) -> Table:
+    """A law's table. ``coarse`` and ``fine`` bits of B and A are looked at first; few: all late."""
+    top = (1 << 64) - 1  # the highest word is open, whatever the block
+    borders = [[min(x, top) for x in xs] for xs in law.blocks(64)]
+    size = min(next(k + 1 for k, high in enumerate(borders[1]) if high == top), 1 << 13)
+    lows, highs = (xs[:size] for xs in borders)
+    steep, cells, k = _steepest(law, size), 64 - _GUIDE, 0
+    guide, hints = np.zeros(1 << _GUIDE, np.uint64), np.zeros(1 << _GUIDE, np.uint16)
+    for i in range(len(guide)):
+        first = i << cells
+        while k < size - 1 and highs[k] <= first:
+            k += 1
+        hints[i], away, border, last = k, lows[k] - first, (1 << _COARSE - _GUIDE) - 1, k
+        if 0 <= away < 1 << cells:  # a border: one, and in one unit?
+            border, last = away >> _UNIT, k + 1
+            if (
+                last == size
+                or lows[last] - first < 1 << cells
+                or highs[k] - first >> _UNIT > border
+            ):
+                continue
+        if away >= 0 and steep[last] < 1 << _FINE and (coarse, fine) == (_COARSE, _FINE):
+            accepted = (1 << _FINE) - 1 - steep[last]  # 1 less, for what follows A in the word
+            guide[i] = accepted << 51 | k << 38 | border << 20 | int(_REST)
+    return Table(
+        guide,
+        hints,
+        np.array(lows, np.uint64),
+        np.array(highs, np.uint64),
+        np.array([_double(law.linear), _double(law.quadratic)]),
+        np.array([law.block.bit_length() - 1, coarse, fine], np.uint64),
+    )
 
 
-def draw_integers(
-    n: int, law: IntegerLaw, *, stream: Stream, coarse_bits: int = 64, fine_bits: int = 36
-) -> npt.NDArray[np.int64]:
-    """``n`` independent integers of exactly that law, shape (n,), from the stream's next bytes.
+def _steepest(law: IntegerLaw, size: int) -> list[int]:
+    """At least 2^13·y at the last place of each block."""
+    last = law.block - 1
+    base = last * (law.linear + law.quadratic * last)
+    slope = 2 * law.quadratic * law.block * last
+    whole = base.denominator * slope.denominator
+    a, b = base.numerator * slope.denominator, slope.numerator * base.denominator
+    return [-((-(a + b * k) << _FINE) // whole) for k in range(size)]
 
-    An integer takes about 17 bytes.
 
-    Formal guarantee: exact, given uniform bytes; see the module's docstring. ``coarse_bits`` and
-    ``fine_bits`` say how many bits the compiled loop looks at before it hands over to exact
-    arithmetic: they change the speed and the numbers, not the law (tests use few). The law's scale
-    must not exceed :data:`LARGEST_SCALE`.
+def _private(key: bytes, position: int, trial: int, first: int, last: int) -> Iterator[int]:
+    """The words ``first`` … ``last`` of a trial's blocks, in turn."""
+    out, words, second = np.empty(8, np.uint64), key_words(key), 0
+    while True:
+        second += 1
+        block(out, words, position, trial, second)
+        yield from out[first : last + 1].tolist()
+
+
+def settled(
+    law: IntegerLaw, *, key: bytes, position: int, coarse: int = _COARSE, fine: int = _FINE
+) -> int:
+    """The number at one position in exact arithmetic, by the module's first paragraph."""
+    bulk = np.empty(8, np.uint64)
+    BulkWords(key).fill(bulk, counter=position // 8)
+    for trial in count():
+        word = next(_private(key, position, trial, 0, 0)) if trial else int(bulk[position % 8])
+        b, a = (_private(key, position, trial, *words).__next__ for words in ((1, 3), (4, 7)))
+        k = law.decide_block(word >> (64 - coarse), coarse, b)
+        place, negative = word & (law.block - 1), word >> _SIGN & 1
+        prefix = (word >> (64 - _COARSE - fine)) & ((1 << fine) - 1)
+        value = k * law.block + place
+        if law.decide_accept(k, place, prefix, fine, a) and (
+            value or not (law.block > 1 and negative)
+        ):
+            return -value if negative else value
+    raise AssertionError
+
+
+def check_positions(
+    *, start: int, rows: int, columns: int, stride: int | None
+) -> tuple[int, int, int]:
+    """Return (rows, columns, stride) of the same positions, in one row if they follow each other.
+
+    Raises:
+        UsageError: positions outside 0 … 2^60 − 1.
     """
-    out = np.empty(n, np.int64)
-    _table(law, coarse_bits, fine_bits).fill(out, stream)
-    return out
+    stride = columns if stride is None else stride
+    if start < 0 or stride < 0 or start + (rows - 1) * stride + columns > _POSITIONS:
+        raise UsageError(
+            f"start={start}, stride={stride}: positions must lie in 0 … 2^60 - 1; begin lower"
+        )
+    return (1, rows * columns, 0) if stride == columns else (rows, columns, stride)
+
+
+def visit(
+    law: IntegerLaw,
+    finish: Callable[[int, npt.NDArray[np.int64]], None],
+    *,
+    key: bytes,
+    start: int,
+    rows: int,
+    columns: int,
+    stride: int | None,
+    coarse_bits: int = _COARSE,
+    fine_bits: int = _FINE,
+) -> None:
+    """Hand the numbers of :func:`integers_at` in chunks to ``finish(at, numbers)``, on all cores.
+
+    ``at`` is where a chunk begins in the (rows, columns) numbers, row by row. ``numbers`` is used
+    up when ``finish`` returns.
+
+    Raises:
+        UsageError: as :func:`integers_at`.
+    """
+    rows, columns, stride = check_positions(start=start, rows=rows, columns=columns, stride=stride)
+    key_words(key)
+    table, parts = table_of(law, coarse_bits, fine_bits), (columns - 2) // _CHUNK + 2
+
+    def work(first: int, last: int) -> None:
+        words, stream = np.empty(_CHUNK, np.uint64), BulkWords(key)
+        late, open_ = np.empty(_CHUNK, np.uint64), np.empty(_CHUNK, np.int64)
+        for row, part in (divmod(job, parts) for job in range(first, last)):
+            begin = start + row * stride  # chunks begin at multiples of their size
+            chunk = (begin // _CHUNK + part) * _CHUNK
+            low, high = max(begin, chunk), min(begin + columns, chunk + _CHUNK)
+            if low >= high:
+                continue
+            skip = low % 8
+            stream.fill(words[: -(-(skip + high - low) // 8) * 8], counter=low // 8)
+            own = words[skip : skip + high - low]
+            left, numbers = _numbers(own, low, stream.key, table, late, open_), own.view(np.int64)
+            for i in open_[:left].tolist():
+                numbers[i] = settled(
+                    law, key=key, position=low + i, coarse=coarse_bits, fine=fine_bits
+                )
+            finish(row * columns + low - begin, numbers)
+
+    spread(work, rows * parts, rows * columns)
+
+
+def integers_at(
+    law: IntegerLaw,
+    *,
+    key: bytes,
+    start: int,
+    rows: int = 1,
+    columns: int,
+    stride: int | None = None,
+    coarse_bits: int = _COARSE,
+    fine_bits: int = _FINE,
+) -> npt.NDArray[np.int64]:
+    """Numbers of one long sequence of independent integers of that law, shape (rows, columns).
+
+    Value (r, c) is number ``start`` + r·``stride`` + c of the sequence (``stride`` None:
+    ``columns``, so that rows follow each other). A number is a function of ``law``, ``key`` and its
+    position alone: any shard of an array gets what the whole would have had there, whatever the
+    split, the threads or the machine.
+
+    Formal guarantee: exact, given that ChaCha20 under ``key`` (32 bytes) gives uniform bits; see
+    the module's docstring. With one key each position must serve one value only, of one law.
+    ``coarse_bits`` and ``fine_bits`` say how many bits the compiled loop looks at first: they
+    change the speed and the numbers, not the law (tests use few). The law's scale must not exceed
+    :data:`LARGEST_SCALE`.
+
+    Raises:
+        UsageError: a key of another length, or positions outside 0 … 2^60 − 1.
+    """
+    out = np.empty(rows * columns, np.int64)
+
+    def copy(at: int, numbers: npt.NDArray[np.int64]) -> None:
+        out[at : at + len(numbers)] = numbers
+
+    visit(
+        law,
+        copy,
+        key=key,
+        start=start,
+        rows=rows,
+        columns=columns,
+        stride=stride,
+        coarse_bits=coarse_bits,
+        fine_bits=fine_bits,
+    )
+    return out.reshape(rows, columns)
+
+
+def draw_integers(n: int, law: IntegerLaw, *, stream: Stream) -> npt.NDArray[np.int64]:
+    """``n`` independent integers of exactly that law, shape (n,), by the stream's next 32 bytes.
+
+    They are the key of :func:`integers_at`, from position 0 on.
+    """
+    return integers_at(law, key=stream.bytes(32), start=0, columns=n).reshape(n)

@@ -16,7 +16,8 @@ from functools import cache, lru_cache
 __all__ = ["IntegerLaw"]
 
 _GUARD = 40  # bits beyond those asked for
-_PER_SCALE = 32  # blocks in one scale, at least
+_PER_SCALE = 128, 32  # blocks in one scale, at least: Gaussian, Laplace
+_WIDEST = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,10 @@ class IntegerLaw:
 
     |i| = k·``block`` + j with 0 ≤ j < ``block``, a power of two. Draw k ≥ 0 with P(k) ∝
     exp(−V(k·block)), j uniformly, and accept with probability exp(V(k·block) − V(k·block + j)):
-    then |i| has P ∝ exp(−V(|i|)). A fair sign follows, and (0, −) is refused. That is Karney's
-    rejection (2016, ACM TOMS 42(1), Algorithm D) with blocks narrower than his, so that nearly all
-    is accepted; the law is the same.
+    then |i| has P ∝ exp(−V(|i|)). A fair sign follows, and (0, −) is refused. (Blocks of one place
+    need no refusal: there P(k = 0) ∝ 1/2, which is 0 with either sign.) That is Karney's rejection
+    (2016, ACM TOMS 42(1), Algorithm D) with blocks narrower than his, so that nearly all is
+    accepted; the law is the same.
     """
 
     quadratic: Fraction
@@ -38,13 +40,13 @@ class IntegerLaw:
     def gaussian(cls, scale: float) -> IntegerLaw:
         """The discrete Gaussian, P(i) ∝ exp(−i²/(2·scale²)), ``scale`` as an exact fraction."""
         exact = Fraction(scale)
-        return cls(1 / (2 * exact * exact), Fraction(0), _block(exact))
+        return cls(1 / (2 * exact * exact), Fraction(0), _block(exact / _PER_SCALE[0]))
 
     @classmethod
     def laplace(cls, scale: float) -> IntegerLaw:
         """The discrete Laplace law, P(i) ∝ exp(−|i|/scale)."""
         exact = Fraction(scale)
-        return cls(Fraction(0), 1 / exact, _block(exact))
+        return cls(Fraction(0), 1 / exact, _block(exact / _PER_SCALE[1]))
 
     def potential(self, i: int) -> Fraction:
         """V(i) for i ≥ 0."""
@@ -88,9 +90,9 @@ class IntegerLaw:
             prefix, bits = prefix << 64 | more(), bits + 64
 
 
-def _block(scale: Fraction) -> int:
-    """The largest power of two that fits ``_PER_SCALE`` times into the scale; at least 1."""
-    return 1 << max(0, int(scale / _PER_SCALE).bit_length() - 1)
+def _block(width: Fraction) -> int:
+    """The largest power of two up to ``width``, but at least 1 and at most 2^25."""
+    return min(_WIDEST, 1 << max(0, int(width).bit_length() - 1))
 
 
 @cache
@@ -135,6 +137,8 @@ def _blocks(law: IntegerLaw, bits: int) -> tuple[tuple[int, ...], tuple[int, ...
         if weights and rest >> (_GUARD // 2) == 0:
             break
         weights.append((low, high))
+    if law.block == 1:
+        weights[0] = (1 << (fine - 1),) * 2
     after_low, after_high = 0, rest
     shares = []
     total_low, total_high = (sum(w[i] for w in weights) for i in (0, 1))

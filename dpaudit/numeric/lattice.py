@@ -25,24 +25,32 @@ from dpaudit.numeric.arrays import (
     to_numpy,
     torch_dtype,
 )
-from dpaudit.numeric.exact_integers import draw_integers
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, visit
 from dpaudit.numeric.exact_law import IntegerLaw
-from dpaudit.numeric.normal import all_finite, check_query
+from dpaudit.numeric.kernels import spread
+from dpaudit.numeric.normal import all_finite, check_query, check_sigma
 from dpaudit.numeric.passes import BEYOND_DTYPE, BEYOND_LATTICE, onto_lattice
+from dpaudit.numeric.random_words import jit
 from dpaudit.protocols import Array, DType, Host, Stream
+from dpaudit.randomness import KEY_BYTES
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "NORMAL_REACH",
     "RoundedHost",
+    "add_lattice_noise",
     "add_on_lattice",
+    "check_granularity",
     "in_dtype",
     "lattice_step",
     "release_on_lattice",
 ]
 
 _FINENESS = 24
+
+NORMAL_REACH = 64  # standard deviations that no noise leaves: P < exp(−2000)
 
 _CHUNK = 1 << 15
 _CHUNK_TORCH = 1 << 22
@@ -64,29 +72,77 @@ def release_on_lattice(
     """``granularity``·(K + Z) per value: K the integer nearest to value/``granularity``, Z by law.
 
     Same shape (n, d), dtype and device as ``query``, which is not changed. ``granularity`` is a
-    power of two, so all is exact in float64 while |K + Z| < 2^53; see :func:`in_dtype` for narrower
-    types. Values with |K| > 2^53 − ``margin`` are refused, by a rule that looks at the value and
-    not at the noise. If ``whole``, values off the lattice are refused rather than rounded.
+    power of two, so all is exact in float64 while |K + Z| < 2^53, and rounded once beyond; see
+    :func:`in_dtype` for narrower types. Values with |K| > 2^53 − ``margin`` are refused, by a rule
+    that looks at the value and not at the noise. If ``whole``, values off the lattice are refused
+    rather than rounded. Z are the numbers of ``draw_integers`` from the same stream.
 
     Raises:
         UsageError: no query (see ``check_query``), such a value, or a release that the dtype cannot
             hold.
     """
     n, d = check_query(query)
-    values = to_numpy(double(query)).reshape(-1)
-    out = np.empty(n * d)
-    for at in range(0, len(out), _CHUNK):  # in cache
-        part = values[at : at + _CHUNK]
-        noise = _steps(part, margin=margin, granularity=granularity, whole=whole, name=name)
-        noise += draw_integers(len(part), law, stream=stream)
-        # beyond the margin: never seen, and no reason to release it
-        if np.abs(noise).max() >= _WHOLE:
-            raise UsageError(
-                f"{name}: noise beyond its margin of {margin} steps; "
-                "nothing was released, release again"
-            )
-        np.multiply(noise, granularity, out=out[at : at + _CHUNK])
-    return in_dtype(out.reshape(n, d), query.dtype, device_of(query))
+    exact = str(query.dtype).rpartition(".")[2] == "float32" and granularity <= 2.0**74
+    flat = np.array(to_numpy(query if exact else double(query)), order="C").reshape(-1)
+    _check_range(flat, margin=margin, granularity=granularity, whole=whole, name=name)
+    at = {"key": stream.bytes(KEY_BYTES), "start": 0, "rows": 1, "columns": n * d, "stride": None}
+    _add_noise(flat, law, granularity, **at)
+    return in_dtype(flat.reshape(n, d), query.dtype, device_of(query))
+
+
+@jit
+def _add(values, noise, over, granularity):  # type: ignore[no-untyped-def]
+    """Write granularity·(rint(values·over) + noise) to ``values``."""
+    for i in range(values.size):
+        values[i] = (np.rint(np.float64(values[i]) * over) + np.float64(noise[i])) * granularity
+        values[i] += np.float32(0)  # −0.0, from a value just below 0, is 0
+
+
+@jit
+def _within(values, most):  # type: ignore[no-untyped-def]
+    """Whether all |values| ≤ ``most``; NaN is not."""
+    wrong = False
+    for i in range(values.size):
+        wrong |= not (abs(np.float64(values[i])) <= most)
+    return not wrong
+
+
+def _chunk(values: Any, at: int, size: int) -> npt.NDArray[Any]:
+    """Some of ``values`` (n,), an array or a tensor on the CPU: as float32 if it has 16 bits."""
+    part = values[at : at + size]
+    if part.dtype.itemsize > 2:
+        return to_numpy(part)
+    return part.astype(np.float32) if isinstance(part, np.ndarray) else part.float().numpy()
+
+
+def _add_noise(values: Any, law: IntegerLaw, granularity: float, **positions: Any) -> None:
+    """Numbers of :func:`~dpaudit.numeric.exact_integers.integers_at` on ``values`` (n,) in place.
+
+    One pass on all cores. 16-bit values are rounded by way of float32.
+    """
+
+    def finish(at: int, noise: npt.NDArray[np.int64]) -> None:
+        part = _chunk(values, at, len(noise))
+        _add(part, noise, 1 / granularity, granularity)
+        if values.dtype.itemsize == 2:
+            values[at : at + len(noise)] = part if library(values) is np else tensor(part)
+            values[at : at + len(noise)] += 0.0  # float16 may have made a −0.0
+
+    visit(law, finish, **positions)
+
+
+def _all_within(values: Any, most: float) -> bool:
+    """:func:`_within` for ``values`` (n,) of any type and device."""
+    if library(values) is not np and values.device.type != "cpu":
+        return all(abs(float(x)) <= most for x in values.aminmax())
+    wrong: list[int] = []
+
+    def work(first: int, last: int) -> None:
+        parts = range(first * _CHUNK, last * _CHUNK, _CHUNK)
+        wrong.extend(at for at in parts if not _within(_chunk(values, at, _CHUNK), most))
+
+    spread(work, -(-len(values) // _CHUNK), len(values))
+    return not wrong
 
 
 def lattice_step(sigma: float) -> float:
@@ -105,6 +161,33 @@ def lattice_step(sigma: float) -> float:
             "change the query's unit"
         )
     return math.ldexp(1.0, exponent)
+
+
+def check_granularity(sigma: float, granularity: float | None) -> float:
+    """Return ``granularity`` as a float, or :func:`lattice_step` of ``sigma`` if it is None.
+
+    Raises:
+        UsageError: sigma not a finite number > 0; granularity not a power of two, above sigma or
+            below sigma/2^32; or multiples of it up to 2^53 that are not doubles.
+    """
+    sigma, g = check_sigma(sigma), granularity
+    if g is None:
+        return lattice_step(sigma)
+    if isinstance(g, (str, bool)) or not 0 < g < math.inf or math.frexp(g)[0] != 0.5:
+        raise UsageError(
+            f"granularity={g}: must be a power of two; write e.g. {lattice_step(sigma)!r}"
+        )
+    g = float(g)
+    if not 1 <= sigma / g <= LARGEST_SCALE:
+        raise UsageError(
+            f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; "
+            f"write e.g. {lattice_step(sigma)!r}"
+        )
+    if not 2.0**-1022 <= g <= 2.0**969:
+        raise UsageError(
+            f"granularity={g}: multiples of it up to 2^53 are not doubles; change the query's unit"
+        )
+    return g
 
 
 def add_on_lattice(
@@ -207,6 +290,89 @@ def _by_torch(
     return wrong
 
 
+def add_lattice_noise(
+    values: Array,
+    *,
+    sigma: float,
+    key: bytes,
+    start: int = 0,
+    stride: int | None = None,
+    granularity: float | None = None,
+) -> None:
+    """``values`` ← g·(K + Z) in place: K the integer nearest to value/g, Z exact Gaussian noise.
+
+    ``values``: a contiguous array or tensor of shape (n,) or (rows, columns), float32, float64,
+    float16 or bfloat16, on the CPU or a CUDA device. Z has scale σ/g and is number ``start`` +
+    r·``stride`` + c of the sequence under ``key`` (32 bytes) for value (r, c), the same numbers on
+    every device: see :func:`~dpaudit.numeric.exact_integers.integers_at`. g is ``granularity``, a
+    power of two, or ``lattice_step(sigma)``. float64 values are exactly that, narrower ones are it
+    rounded (16 bits by way of float32). −0.0 is 0. Only the values decide whether a call is
+    refused, and a refused call writes nothing.
+
+    Formal guarantee: a value released so is a function of K + Z, Z of exactly the discrete Gaussian
+    law, independent of all other positions. Not claimed: constant time; a key or position that is
+    used twice gives the same noise twice.
+
+    Raises:
+        UsageError: NaN, infinite, or |value| beyond g·2^53 − 64σ, or beyond the dtype's largest
+            number − 64σ; another shape, dtype or layout; a sigma, granularity, key or position out
+            of range.
+        MissingExtraError: CUDA tensors without triton.
+    """
+    g = check_granularity(sigma, granularity)
+    flat, rows = _flat(values), 1 if values.ndim == 1 else len(values)
+    if not len(flat):
+        return
+    name, margin = "add_lattice_noise", math.ceil(NORMAL_REACH * sigma / g)
+    largest = float((np if library(values) is np else _torch()).finfo(values.dtype).max)
+    limit = min(_WHOLE - margin, (largest - NORMAL_REACH * sigma) / g)
+    _check_range(flat, margin=_WHOLE - limit, granularity=g, whole=False, name=name)
+    at: Any = {
+        "key": key,
+        "start": start,
+        "rows": rows,
+        "columns": len(flat) // rows,
+        "stride": stride,
+    }
+    law = IntegerLaw.gaussian(sigma / g)
+    if isinstance(flat, np.ndarray) or flat.device.type == "cpu":
+        _add_noise(flat, law, g, **at)
+    else:
+        from dpaudit.numeric.lattice_triton import add_noise
+
+        add_noise(flat, law, g, **at)
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def _flat(values: Array) -> Any:
+    """``values`` as (n,), sharing memory: an array where numpy has the type, else a tensor.
+
+    Raises:
+        UsageError: another shape, dtype or layout.
+    """
+    kind = str(values.dtype).rpartition(".")[2]
+    if values.ndim not in (1, 2) or kind not in ("float16", "bfloat16", "float32", "float64"):
+        raise UsageError(
+            f"values of shape {tuple(values.shape)}, dtype={values.dtype}: noise is added to (n,) "
+            "or (rows, columns) of float16, bfloat16, float32 or float64; reshape or convert them"
+        )
+    whole = values.flags.c_contiguous if library(values) is np else values.is_contiguous()
+    if not whole:
+        raise UsageError(
+            f"values of shape {tuple(values.shape)}: not contiguous, so noise cannot be added in "
+            "place; make a contiguous copy"
+        )
+    if library(values) is np:
+        return values.reshape(-1)
+    flat = values.detach().view(-1)
+    return flat.numpy() if flat.device.type == "cpu" and kind != "bfloat16" else flat
+
+
 @dataclass(frozen=True)
 class RoundedHost:
     """A host whose query was rounded to a lattice first, for upper bounds.
@@ -240,30 +406,29 @@ class RoundedHost:
         return own + self.granularity * float(abs(direction).sum())
 
 
-def _steps(
-    values: Floats, *, margin: int, granularity: float, whole: bool, name: str
-) -> npt.NDArray[np.int64]:
-    """The nearest multiples of ``granularity``, counted."""
-    with np.errstate(over="ignore"):
-        steps = values / granularity  # exact; infinite where it is too large anyway
-    nearest = np.rint(steps)
-    most = _WHOLE - margin
-    if whole and (off := values[nearest != steps]).size:
-        raise UsageError(
-            f"query value={float(off[0])!r}: {name} takes whole numbers; round the query first"
-        )
-    if (beyond := values[~(np.abs(nearest) <= most)]).size:
-        remedy = (
-            "divide the query"
-            if whole
-            else "take a coarser granularity (from public bounds, never from the data)"
-        )
-        raise UsageError(
-            f"query value={float(beyond[0])!r}: {name} releases multiples of "
-            f"granularity={granularity!r} below 2^53 steps, noise included, "
-            f"so |value| ≤ {most * granularity!r}; {remedy} or clip the query to that"
-        )
-    return nearest.astype(np.int64)
+def _check_range(values: Any, *, margin: float, granularity: float, whole: bool, name: str) -> None:
+    """Raise a UsageError unless all |values| (n,) ≤ ``granularity``·(2^53 − ``margin``).
+
+    If ``whole``, they must be multiples of ``granularity`` as well.
+    """
+    most = (_WHOLE - margin) * granularity
+    if _all_within(values, most):
+        if whole and (off := values[np.rint(values / granularity) != values / granularity]).size:
+            raise UsageError(
+                f"query value={float(off[0])!r}: {name} takes whole numbers; round the query first"
+            )
+        return
+    beyond = values[~(abs(values) <= most)]
+    remedy = (
+        "divide the query"
+        if whole
+        else "take a coarser granularity (from public bounds, never from the data)"
+    )
+    raise UsageError(
+        f"query value={float(beyond[0])!r}: {name} releases multiples of "
+        f"granularity={granularity!r} below 2^53 steps that dtype={values.dtype} can hold, noise "
+        f"included, so |value| ≤ {most!r}; {remedy} or clip the query to that"
+    )
 
 
 def in_dtype(exact: Array, dtype: DType | None, device: torch.device | None = None) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -11,6 +12,7 @@ import pytest
 
 from dpaudit.noise.geometric import GeometricInversion
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.numeric.chacha import BulkWords, block, key_words
 from dpaudit.numeric.exact_integers import draw_integers
 from dpaudit.numeric.exact_law import IntegerLaw
 from dpaudit.numeric.random_words import next_word, seed_words, start
@@ -53,6 +55,14 @@ def words_of(seed: int, count: int) -> Iterator[int]:
     return iter(np.frombuffer(KeyedStream.from_seed(seed).bytes(8 * count), dtype="<u8").tolist())
 
 
+def trial_words(key: bytes, position: int, first: int) -> Iterator[int]:
+    """The words of a position's trials, as long as each decides."""
+    out = np.empty(8, np.uint64)
+    for trial in itertools.count():
+        block(out, key_words(key), position, trial, 1)
+        yield int(out[0]) if trial else first
+
+
 @pytest.mark.parametrize(
     "law",
     [
@@ -65,11 +75,12 @@ def words_of(seed: int, count: int) -> Iterator[int]:
     ],
 )
 def test_exact_integers(law: IntegerLaw) -> None:
-    n = 2000
-    coins = Words(words_of(5, 4 * n))
-    trials = Trials.of(law)
+    n, key = 2000, KeyedStream.from_seed(5).bytes(32)
+    bulk, trials = np.empty(n, np.uint64), Trials.of(law)
+    BulkWords(key).fill(bulk, counter=0)
     compiled = draw_integers(n, law, stream=KeyedStream.from_seed(5))
-    assert [trials.draw(coins) for _ in range(n)] == compiled.tolist()
+    words = (Words(trial_words(key, i, int(word))) for i, word in enumerate(bulk))
+    assert [trials.draw(coins) for coins in words] == compiled.tolist()
     assert len(set(compiled.tolist())) > 3
 
 
@@ -136,16 +147,17 @@ def test_more_words_decide_where_the_first_do_not() -> None:
     trials = Trials.of(law)
     lows, highs = trials.tables[0]
     k = next(k for k, low in enumerate(lows) if low < highs[k])
-    for more, block in ((0, k), (2**64 - 1, k + 1)):
-        assert trials.draw(Words(iter([lows[k], 0, more]))) == block
-    finer, border = trials.tables[1][0][k] - (lows[k] << 64), lows[k]
-    assert trials.draw(Words(iter([border, 0, finer - 1]))) == k
-    assert trials.draw(Words(iter([border, 0, finer, 0]))) == k
-    assert trials.draw(Words(iter([border, 0, finer, 2**64 - 1]))) == k + 1
-    prefix, half = math.floor(2**36 * math.exp(-0.5)), Fraction(1, 2)
-    assert _below(prefix, 36, half) is None
-    assert _below(prefix - 1, 36, half) is True
-    assert _below(prefix + 1, 36, half) is False
+    border = lows[k] << 39
+    for more, found in ((0, k), (2**64 - 1, k + 1)):
+        assert trials.draw(Words(iter([border, more]))) == found
+    finer = trials.tables[1][0][k] - (lows[k] << 64)
+    assert trials.draw(Words(iter([border, finer - 1]))) == k
+    assert trials.draw(Words(iter([border, finer, 0]))) == k
+    assert trials.draw(Words(iter([border, finer, 2**64 - 1]))) == k + 1
+    prefix, half = math.floor(2**13 * math.exp(-0.5)), Fraction(1, 2)
+    assert _below(prefix, 13, half) is None
+    assert _below(prefix - 1, 13, half) is True
+    assert _below(prefix + 1, 13, half) is False
     assert _accepted(prefix, half, Words(iter([0]))) is True
     assert _accepted(prefix, half, Words(iter([2**64 - 1]))) is False
-    assert law.decide_accept(0, 1, prefix, 36, iter([0]).__next__) is True
+    assert law.decide_accept(0, 1, prefix, 13, iter([0]).__next__) is True

@@ -9,14 +9,12 @@ work, and neither their number nor their order matters. A digest is over the blo
 of little-endian int64.
 
 **Why no machine differs.** Keys are HKDF, bytes ChaCha20, tables exact integers and correctly
-rounded fractions. Floating point is used only in ``exact_integers``' compiled loop, to compare 36
-bits of a uniform number with exp(−y), and every comparison has a slack (2^-44) far above what
-contraction, another order or another width of registers can do to it. An answer it gives is the
-real numbers' answer. If it gives none, exact arithmetic takes the same 36 bits; that draws further
-bytes only if no answer follows from these bits in exact arithmetic, and then the loop cannot have
-had one either: its slack asks for more. So which bytes make which integer does not depend on the
-processor, only the time does. The numbers do depend on the order in which ``exact_integers`` reads
-bytes; a change there is another protocol (a known answer in the tests).
+rounded fractions. Which words make which integer is a rule of ``exact_integers`` that no rounding
+enters: an integer is a function of real numbers whose bits are words of its own. Floating point is
+used only in its compiled loop, to compare such a number with exp(−y), and every comparison has a
+slack (2^-44) far above what contraction, another order or another width of registers can do to it.
+An answer it gives is the real numbers' answer; if it gives none, exact arithmetic does. Another
+rule there is another protocol (a known answer in the tests).
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ __all__ = [
 
 SHARE_BYTES = 32
 
-_PROTOCOL = b"dpaudit joint-seeds 1"
+_PROTOCOL = b"dpaudit joint-seeds 2"
 
 
 def labelled_hash(label: str, *parts: bytes) -> Digest:

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _WORDS = 1 << 64  # equally likely coins of a device
-_COARSE, _FINE = 64, 36
+_COARSE, _FINE, _SIGN = 25, 13, 25
 _MORE = 64
 
 
@@ -46,7 +46,7 @@ class Trials:
 
     Attributes:
         law: what is drawn.
-        tables: for 64 and for 128 bits, (lows, highs): 2^bits·P(block ≤ k) is at least lows[k] and
+        tables: for 25 and for 89 bits, (lows, highs): 2^bits·P(block ≤ k) is at least lows[k] and
             at most highs[k], for k = 0, 1, …
     """
 
@@ -59,22 +59,23 @@ class Trials:
         return cls(law, (law.blocks(_COARSE), law.blocks(_COARSE + _MORE)))
 
     def draw(self, coins: Coins = _SYSTEM) -> int:
-        """One integer: two words of 64 bits per trial, and more where these do not decide.
+        """One integer: a word of 64 bits per trial, and more where it does not decide.
 
-        The first word chooses the block; the second is sign, place and the first 36 bits of the
-        uniform number for acceptance.
+        From the low end: a place, a sign, and the first bits of two uniform numbers, for acceptance
+        and for the block.
         """
         law = self.law
         while True:
-            coarse, word = coins.getrandbits(64), coins.getrandbits(64)
-            k = self._block(coarse, coins)
-            place, negative = (word >> 1) & (law.block - 1), word & 1
+            word = coins.getrandbits(64)
+            k = self._block(word >> (64 - _COARSE), coins)
+            place, negative = word & (law.block - 1), (word >> _SIGN) & 1
             start = k * law.block
             exponent = place * (law.linear + law.quadratic * (2 * start + place))
-            if place and not _accepted(word >> (64 - _FINE), exponent, coins):
+            prefix = (word >> (_SIGN + 1)) & ((1 << _FINE) - 1)
+            if place and not _accepted(prefix, exponent, coins):
                 continue
             value = start + place
-            if value or not negative:
+            if value or not negative or law.block == 1:
                 return -value if negative else value
 
     def _block(self, coarse: int, coins: Coins) -> int:
@@ -99,7 +100,7 @@ def _block(prefix: int, table: _Table) -> int | None:
 
 
 def _accepted(prefix: int, exponent: Fraction, coins: Coins) -> bool:
-    """Whether U < exp(−exponent), U known by its first 36 bits, then by 64 more at a time."""
+    """Whether U < exp(−exponent), U known by its first 13 bits, then by 64 more at a time."""
     bits = _FINE
     while True:
         answer = _below(prefix, bits, exponent)

@@ -2,6 +2,7 @@ import bisect
 import functools
 import itertools
 import math
+import struct
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from support.laws import hockey_stick
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_gaussian_delta
 from dpaudit.errors import UsageError
 from dpaudit.noise.secure_gaussian import SecureGaussian
-from dpaudit.numeric.exact_integers import LARGEST_SCALE, _below, draw_integers
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, _below, draw_integers, integers_at
 from dpaudit.numeric.exact_law import IntegerLaw
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_mitigation, check_noise_source
@@ -89,43 +91,38 @@ def test_the_law_test_sees_a_scale_that_is_one_percent_off(stream):
     assert chi_square(drawn, IntegerLaw.gaussian(700.0), 14000) < 1e-4
 
 
-@pytest.mark.parametrize("scale", [64.0, 100.5, 127.9, 2.0**24 * 1.37, LARGEST_SCALE])
-@pytest.mark.parametrize("kind", [IntegerLaw.gaussian, IntegerLaw.laplace])
-def test_what_the_rounding_proof_assumes(scale, kind):
+@pytest.mark.parametrize("scale", [128.0, 300.5, 511.9, 2.0**24 * 1.37, LARGEST_SCALE])
+@pytest.mark.parametrize(("kind", "least"), [(IntegerLaw.gaussian, 128), (IntegerLaw.laplace, 32)])
+def test_what_the_rounding_proof_assumes(scale, kind, least):
     law = kind(scale)
     rows = len(law.blocks(64)[0])
     last, end = (rows - 1) * law.block, rows * law.block - 1
     # y ≤ 1/2 at the table's last row
     assert law.potential(end) - law.potential(last) <= Fraction(1, 2)
     assert 2 * end < 2**53
-    assert law.block * 32 <= scale < law.block * 64
-    assert law.block <= 2**27  # place, sign and 36 bits in one word
+    assert law.block * least <= scale
+    assert law.block <= 2**25  # place, sign and 38 bits in one word
 
 
 # the lazy path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("coarse", "fine"), [(3, 1), (64, 2)])
+@pytest.mark.parametrize(("coarse", "fine"), [(3, 1), (25, 2)])
 @pytest.mark.parametrize("name", ["gaussian 3", "laplace 300, blocks of 8"])
 def test_the_law_is_the_same_when_few_bits_are_looked_at_first(name, coarse, fine, stream):
     law, reach = LAWS[name]
     few = {"coarse_bits": coarse, "fine_bits": fine}
-    drawn = draw_integers(20_000, law, stream=stream.child(name, coarse, fine), **few)
+    key = stream.child(name, coarse, fine).bytes(32)
+    drawn = integers_at(law, key=key, start=0, columns=20_000, **few)[0]
     assert chi_square(drawn, law, reach) > 1e-3
 
 
-class Recorded:
-    """A stream that keeps the 64-bit words it gave, and how many at a time."""
-
-    def __init__(self, stream):
-        self._stream = stream
-        self.words = []
-
-    def bytes(self, n):
-        given = self._stream.bytes(n)
-        self.words.append([int.from_bytes(given[i : i + 8], "little") for i in range(0, n, 8)])
-        return given
+def chacha_words(key, position, trial, second):
+    """The eight words of a block, by the library; trial 0 and second 0: of the bulk."""
+    nonce = struct.pack("<QII", position, trial, second)
+    cipher = Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor()
+    return struct.unpack("<8Q", cipher.update(bytes(64)))
 
 
 def borders(law):
@@ -133,51 +130,64 @@ def borders(law):
     weights = []
     while not weights or weights[-1] > mpmath.mpf(10) ** -70:
         weights.append(mpmath.exp(-number(law.potential(len(weights) * law.block))))
+    weights[0] /= 2 if law.block == 1 else 1
     total = sum(weights)
     return [b / total for b in itertools.accumulate(weights)]
 
 
-def slow_integer(law, limits, blocks, later, *, coarse, fine):
-    """A trial after the other, from the same bits, with real numbers where ours has enclosures."""
+def slow_integer(law, limits, key, position, *, coarse, fine):
+    """A trial after the other, from the same bits, with real numbers where ours has enclosures.
 
-    def located(prefix, bits, points):
+    The number, and how many decisions needed more bits.
+    """
+    more = 0
+
+    def located(prefix, bits, points, trial, first, last):
         """How many of the points are below a uniform that starts so; reads more while undecided."""
+        nonlocal more
+        later = itertools.chain.from_iterable(
+            chacha_words(key, position, trial, second)[first : last + 1]
+            for second in itertools.count(1)
+        )
         while True:
             low, high = (
                 bisect.bisect_right(points, mpmath.mpf(prefix + i) / 2**bits) for i in (0, 1)
             )
             if low == high < len(limits):
                 return low
-            prefix, bits = prefix << 64 | next(later), bits + 64
+            prefix, bits, more = prefix << 64 | next(later), bits + 64, more + 1
 
-    for first, word in zip(blocks[::2], blocks[1::2], strict=True):
-        k = located(first >> (64 - coarse), coarse, limits)
-        place, start = (word >> 1) % law.block, k * law.block
+    for trial in itertools.count():
+        bulk = chacha_words(key, position // 8, 0, 0)[position % 8]
+        word = chacha_words(key, position, trial, 1)[0] if trial else bulk
+        k = located(word >> (64 - coarse), coarse, limits, trial, 1, 3)
+        place, start, sign = word % law.block, k * law.block, word >> 25 & 1
         if place:
             point = mpmath.exp(-number(law.potential(start + place) - law.potential(start)))
-            if located(word >> (64 - fine), fine, [point]):
+            if located((word >> (39 - fine)) % 2**fine, fine, [point], trial, 4, 7):
                 continue
         value = start + place
-        if value or not word & 1:
-            return -value if word & 1 else value
+        if value or not sign or law.block == 1:
+            return -value if sign else value, more
     raise AssertionError
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", [IntegerLaw.gaussian(100.5), IntegerLaw.laplace(300.0)])
-def test_every_decision_is_that_of_a_slow_sampler_on_the_same_bits(law):
-    open_decisions = 0
+@pytest.mark.parametrize(
+    "law", [IntegerLaw.gaussian(300.5), IntegerLaw.laplace(300.0), IntegerLaw.gaussian(3.0)]
+)
+def test_every_decision_is_that_of_a_slow_sampler_on_the_same_bits(law, stream):
+    key, at, few = stream.child("slow").bytes(32), 2**35 - 150, {"coarse": 6, "fine": 3}
+    bits = {f"{name}_bits": count for name, count in few.items()}
+    got = integers_at(law, key=key, start=at, columns=300, **bits)[0].tolist()
+    usual = integers_at(law, key=key, start=at, columns=300)[0].tolist()
     with mpmath.workdps(120):
         limits = borders(law)
-        for i in range(300):
-            stream = Recorded(KeyedStream.from_seed(SEED).child("slow", i))
-            (got,) = draw_integers(1, law, stream=stream, coarse_bits=6, fine_bits=3)
-            blocks, *rest = stream.words
-            later = itertools.chain.from_iterable(rest)
-            assert got == slow_integer(law, limits, blocks, later, coarse=6, fine=3)
-            assert next(later, None) is None  # it read no more bits than were needed
-            open_decisions += len(rest)
-    assert open_decisions > 100
+        slow = [slow_integer(law, limits, key, at + i, **few) for i in range(300)]
+        other = [slow_integer(law, limits, key, at + i, coarse=25, fine=13) for i in range(300)]
+    assert got == [number for number, _ in slow]
+    assert usual == [number for number, _ in other]
+    assert sum(more for _, more in slow) > 40
 
 
 @pytest.mark.parametrize(

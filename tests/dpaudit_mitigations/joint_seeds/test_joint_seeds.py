@@ -1,6 +1,8 @@
 """The mitigation and the noise of two shares: the protocol's law, slow arithmetic, key holders."""
 
+import bisect
 import hashlib
+import itertools
 import os
 import struct
 import subprocess
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from support.keyed_attackers import guesses, half_a_spacing
@@ -125,13 +128,23 @@ def test_epsilon(make_key):
 
 KEY = bytes(range(32))
 DIM = 2 * BLOCK + 1000
-KNOWN = "519ff068ab51fc47c70263ac9286336fbe63850e9e493d93680f4d871f821923"
+KNOWN = "d9e5382053d752357e603bafdae109a7e00795c458511dd7dbfa6eed6b72706c"
+
+
+def chacha_words(key, counter, trial, second):
+    """Eight words of ChaCha20 under the nonce (counter, trial, second)."""
+    nonce = struct.pack("<QII", counter, trial, second)
+    cipher = Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor()
+    return struct.unpack("<8Q", cipher.update(bytes(64)))
 
 
 def slow_integers(n, scale, stream):
-    """Trials of 16 bytes: block by inversion, place, sign; accepted by 36 bits < exp(−diff)."""
-    width = 1 << max(0, int(Fraction(scale) / 32).bit_length() - 1)
-    shift, twice = width.bit_length() - 1, 2 * Fraction(scale) ** 2
+    """Trials of 8 bytes: accepted by 13 bits, place, sign, block by inversion of 25; 64 more each.
+
+    Three in a hundred thousand words need them per border.
+    """
+    width = 1 << min(25, max(0, int(Fraction(scale) / 128).bit_length() - 1))
+    twice, key = 2 * Fraction(scale) ** 2, stream.bytes(32)
     with localcontext() as context:
         context.prec = 60
 
@@ -141,33 +154,37 @@ def slow_integers(n, scale, stream):
         weights = [
             weight(Fraction(k * width) ** 2 / twice) for k in range(int(15 * scale / width) + 2)
         ]
+        weights[0] /= 2 if width == 1 else 1
         whole, borders, so_far = sum(weights), [], Decimal(0)
         for each in weights:
             so_far += each
-            borders.append(so_far / whole * 2**64)
-        out, words = [], []
-        while len(out) < n:
-            if not words:
-                left = min(n - len(out), 1 << 16)
-                data = stream.bytes(16 * (left + left // 32 + 4))
-                words = list(struct.iter_unpack("<QQ", data))[::-1]
-            coarse, word = words.pop()
-            block = next(k for k, border in enumerate(borders) if coarse < border)
-            # 64 bits were enough
-            assert block == next(k for k, border in enumerate(borders) if coarse + 1 <= border)
-            place, negative = (word >> 1) & (width - 1), word & 1
-            p = (
-                weight(
-                    (Fraction(block * width + place) ** 2 - Fraction(block * width) ** 2) / twice
+            borders.append(so_far / whole)
+
+        def below(prefix, bits, points, more):
+            """How many of the points are at or below the uniform number that begins so."""
+            for known, size in ((prefix, bits), (prefix << 64 | more, bits + 64)):
+                low, high = (
+                    bisect.bisect_right(points, Decimal(known + i) / 2**size) for i in (0, 1)
                 )
-                * 2**36
-            )
-            accepted = (word >> 28) < p
-            assert accepted == ((word >> 28) + 1 <= p)  # and 36
-            value = (block << shift) + place
-            if accepted and not (value == 0 and negative):
-                out.append(-value if negative else value)
-    return out
+                if low == high:
+                    return low
+            raise AssertionError
+
+        def integer(position):
+            for trial in itertools.count():
+                own = chacha_words(key, position, trial, 1)
+                bulk = chacha_words(key, position // 8, 0, 0)[position % 8]
+                word = own[0] if trial else bulk
+                block = below(word >> 39, 25, borders, own[1])
+                place, negative = word % width, word >> 25 & 1
+                p = weight(((block * width + place) ** 2 - Fraction(block * width) ** 2) / twice)
+                accepted = not place or not below(word >> 26 & 8191, 13, [p], own[4])
+                value = block * width + place
+                if accepted and not (value == 0 and negative and width > 1):
+                    return -value if negative else value
+            raise AssertionError
+
+        return [integer(position) for position in range(n)]
 
 
 @pytest.mark.parametrize("scale", [2.0**24, 1.37 * 2**24, 3.7, 2.0**32])
@@ -179,7 +196,7 @@ def test_a_block_is_what_slow_arithmetic_makes_of_the_same_bytes(scale):
 
 def test_a_joint_key_is_hkdf_of_both_shares_alone():
     session, server, verifier = bytes(32), b"a" * 32 + b"n" * 32, b"b" * 32 + b"m" * 32
-    about = b"dpaudit joint-seeds 1 candidate\0\0\0\7"
+    about = b"dpaudit joint-seeds 2 candidate\0\0\0\7"
     expected = HKDF(SHA256(), 32, salt=session, info=about).derive(b"a" * 32 + b"b" * 32)
     assert joint_key(session, 7, server, verifier) == expected
     others = {
