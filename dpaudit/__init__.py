@@ -23,6 +23,7 @@ __all__ = [
     "audit_sampler",
     "audit_training",
     "replay",
+    "secure_noise",
     "write_report",
 ]
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dpaudit.audit.replay import replay
     from dpaudit.audit.training import audit_loader, audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
+    from dpaudit.queries.opacus import secure_noise
     from dpaudit.report import write_report
 
 
@@ -46,6 +48,7 @@ _HOMES = {
     "audit_sampler": "audit",
     "audit_training": "audit.training",
     "replay": "audit.replay",
+    "secure_noise": "queries.opacus",
     "write_report": "report",
 }
 

@@ -11,6 +11,7 @@ from dpaudit.accounting.composition import (
     pancake_host_composition,
     pancake_host_epsilon,
 )
+from dpaudit.accounting.lattice import LatticeSlack, lattice_slack
 from dpaudit.accounting.mechanisms import (
     gaussian_delta,
     gaussian_epsilon,
@@ -44,6 +45,7 @@ from dpaudit.accounting.shuffling import (
 )
 
 __all__ = [
+    "LatticeSlack",
     "Loss",
     "ProfileValue",
     "compose",
@@ -54,6 +56,7 @@ __all__ = [
     "gaussian_sigma",
     "gaussian_sigma_paper",
     "laplace_epsilon",
+    "lattice_slack",
     "optimal_delta",
     "pancake_delta",
     "pancake_epsilon",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.optimizers.ddpoptimizer import DistributedDPOptimizer
@@ -12,10 +12,9 @@ from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import (
     DistributedDPOptimizerFastGradientClipping,
 )
 from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
+from opacus.optimizers.optimizer import _mark_as_processed
 from opacus.validators import ModuleValidator
 from torch import nn
-from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpaudit.errors import UsageError
@@ -24,15 +23,18 @@ from dpaudit.queries.opacus.draw import (
     JointDraw,
     Release,
     SourceLike,
+    SourceNoise,
     Supply,
-    check_alike,
     check_opacus,
     make_mitigation,
-    noise_scale,
 )
+from dpaudit.queries.opacus.sharded import Group, reduces_later
 from dpaudit.types import Reference
 
-__all__ = ["JointNoise", "check_model", "joint_class", "use_noise_source"]
+if TYPE_CHECKING:
+    from dpaudit.queries.opacus.secure import LatticeNoise
+
+__all__ = ["JointNoise", "check_model", "joint_class", "replace_noise", "use_noise_source"]
 
 
 class JointNoise(DPOptimizer):  # type: ignore[misc]
@@ -46,44 +48,31 @@ class JointNoise(DPOptimizer):  # type: ignore[misc]
         return [] if self.joint_draw.aside else super().params
 
     def add_noise(self) -> None:
-        """Set every ``p.grad`` to its part of one release of all ``p.summed_grad`` joined.
+        """Set every ``p.grad`` to its part of one release of the sum of clipped gradients.
 
-        In distributed training the first process alone draws, as in Opacus. AdaClip's noise on its
-        unclipped count stays Opacus' own.
+        The sum is over all processes: it is reduced first, and nothing is added to the release.
+        Every process calls this, and all of them raise where one does.
 
         Raises:
             UsageError: other parameters than at the beginning; no σ above 0; a seed under
-                secure_mode; or what the source or the mitigation refuses (a gradient that is NaN or
-                infinite, for one).
+                secure_mode; or what the noise refuses (a gradient that is NaN or infinite, for
+                one).
             ValueError: gradients of an earlier step, by Opacus: ``zero_grad`` was not called.
         """
-        draw, parameters = self.joint_draw, self.params
-        draw.check_parameters(parameters)
-        if not _draws(self):
-            super().add_noise()
-            return
-        for p in parameters:
-            _check_processed_flag(p.summed_grad)
-        pieces = draw.release(
-            [p.summed_grad for p in parameters],
-            sigma=noise_scale(self),
-            secure=bool(self.secure_mode),
-        )
-        for p, piece in zip(parameters, pieces, strict=True):
-            p.grad = piece.view_as(p)
-            _mark_as_processed(p.summed_grad)
-        draw.aside = True
-        try:
-            super().add_noise()
-        finally:
-            draw.aside = False
+        draw = self.joint_draw
+        sums, sigma, key = draw.begin(self)
+        released = draw.noise.release(sums, draw, sigma=sigma, key=key)
+        for p, gradient in zip(draw.parameters, released, strict=True):
+            p.grad = gradient.view_as(p)
+        _mark_as_processed(sums)
+        if isinstance(self, AdaClipDPOptimizer):
+            draw.noise.count(self, draw, key=key)
 
-
-def _draws(optimizer: Any) -> bool:
-    distributed = isinstance(
-        optimizer, (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
-    )
-    return not distributed or optimizer.rank == 0
+    def reduce_gradients(self) -> None:
+        """Divide by the number of processes, as Opacus does; they were summed before the noise."""
+        if self.loss_reduction == "mean":
+            for p in self.params:
+                p.grad /= self.world_size
 
 
 @cache
@@ -104,6 +93,7 @@ _KNOWN = tuple(
         AdaClipDPOptimizer,
         DistributedDPOptimizer,
         DistributedDPOptimizerFastGradientClipping,
+        FSDPOptimizerFastGradientClipping,
     )
 )
 
@@ -126,8 +116,14 @@ def use_noise_source(
     joined in the optimizer's order into one vector (d,) and released through ``mitigation`` with
     noise of σ = noise_multiplier × max_grad_norm as they are then (so schedulers and adaptive
     clipping work): one key serves the whole gradient. The optimizer is changed in place. Its hooks,
-    the engine's accountant, clipping, accumulation, virtual steps, division and the reduction over
-    processes stay Opacus'; a second ``make_private`` undoes the replacement.
+    the engine's accountant, clipping, accumulation, virtual steps and division stay Opacus'; a
+    second ``make_private`` undoes the replacement.
+
+    Several processes (DDP, ``fully_shard``, HSDP, DTensors): every process makes this call. The
+    sums are reduced first, the first process gathers the whole gradient and releases it, and the
+    others are sent their part, so that replicas are equal. Where ``fully_shard`` has divided the
+    sum, σ is divided by the same number. The first process needs memory for three whole gradients
+    at a step, each other for its largest parameter; :func:`dpaudit.secure_noise` needs neither.
 
     ``source`` is a source's name with its options (``pancake:key=key.json``, ``gaussian``), or a
     function of σ that makes one. A ``ReleasingSource`` sees the gradient itself, in the parameters'
@@ -149,54 +145,52 @@ def use_noise_source(
 
     Raises:
         UsageError: not an Opacus optimizer, or one whose noise is not drawn by Opacus' own code;
-            sharded parameters (FSDP); the source is replaced already; noise_multiplier 0; no
-            trainable parameter; different dtypes or devices among them; a key for another number of
-            them; a source without the option ``sigma``; a seed under secure_mode. And, at a step:
-            parameters frozen or added since.
+            the source is replaced already; noise_multiplier 0; no trainable parameter; different
+            dtypes or devices among them; a key for another number of them; a source without the
+            option ``sigma``; a seed under secure_mode; a device mesh without some of the processes;
+            other parameters, placements or σ than in another process. And, at a step: parameters
+            frozen or added since. In every process if in one.
         UnknownNameError: no such source or mitigation, or no such option.
     """
+
+    def make(dim: int) -> SourceNoise:
+        return SourceNoise(
+            Supply(source, dim=dim), make_mitigation(mitigation, dim=dim), seed, observe
+        )
+
+    return replace_noise(optimizer, make)
+
+
+def replace_noise(optimizer: Any, make: Callable[[int], SourceNoise | LatticeNoise]) -> Any:
+    """Give ``optimizer`` the noise that ``make`` makes for d parameters, in place.
+
+    Every process of its group must call this.
+
+    Raises:
+        UsageError: its noise cannot be replaced, in this process or another.
+    """
     _check_optimizer(optimizer)
-    parameters = tuple(optimizer.params)
-    dim = sum(p.numel() for p in parameters)
-    if not dim:
+    if not (parameters := tuple(optimizer.params)):
         raise UsageError(
             "parameters=0: the optimizer has none that is trainable, and nothing to release; "
             "set requires_grad first"
         )
-    if any(isinstance(p, DTensor) for p in parameters):
-        raise UsageError(_SHARDED)
-    check_alike(parameters)
-    draw = JointDraw(
-        supply=Supply(source, dim=dim),
-        mitigation=make_mitigation(mitigation, dim=dim),
-        seed=seed,
-        observe=observe,
-        parameters=parameters,
-    )
-    draw.stream(secure=bool(optimizer.secure_mode))
-    draw.supply.at(noise_scale(optimizer))
+    noise = make(sum(p.numel() for p in parameters))
+    draw = JointDraw(noise, parameters, Group(optimizer, parameters), reduces_later(optimizer))
+    draw.attach(optimizer)
     optimizer.joint_draw = draw
     cls: Any = type(optimizer)
     optimizer.__class__ = joint_class(cls)
     return optimizer
 
 
-_SHARDED = (
-    "parameters: sharded over processes (FSDP), where no process holds the whole gradient that "
-    "one key serves; train with DistributedDataParallel or Opacus' "
-    "DifferentiallyPrivateDistributedDataParallel"
-)
-
-
 def _check_optimizer(optimizer: Any) -> None:
     name = check_opacus(optimizer)
     if isinstance(optimizer, JointNoise):
         raise UsageError(
-            f"optimizer={name}: draws from {optimizer.joint_draw.supply.name} already; "
-            "call use_noise_source once, or make_private again first"
+            f"optimizer={name}: draws from {optimizer.joint_draw.noise.name} already; "
+            "replace its noise once, or call make_private again first"
         )
-    if isinstance(optimizer, FSDPOptimizerFastGradientClipping):
-        raise UsageError(_SHARDED)
     if "add_noise" in vars(optimizer) or type(optimizer).add_noise not in _KNOWN:
         raise UsageError(
             f"optimizer={name}: has an add_noise of its own, which the façade would bypass; "

@@ -6,23 +6,30 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer, DPOptimizerFastGradientClipping
-from torch import nn
+from opacus.optimizers.optimizer import _check_processed_flag
+from torch import distributed, nn
+from torch.distributed.tensor import DTensor
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.protocols import Mitigation, NoiseSource
+from dpaudit.queries.opacus.sharded import Group, Place, divisor, local, places, summed, total
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Reference
+
+if TYPE_CHECKING:
+    from dpaudit.queries.opacus.secure import LatticeNoise
 
 __all__ = [
     "JointDraw",
     "Release",
     "SourceLike",
+    "SourceNoise",
     "Supply",
     "check_alike",
     "check_opacus",
@@ -33,14 +40,15 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Release:
-    """One logical step's draw, before Opacus divides or sums over processes.
+    """One logical step's draw, before Opacus divides; observed in the first process only.
 
     Attributes:
         step: how many draws the façade made before this one.
-        sigma: what the source was asked for, noise multiplier × clipping bound, in the gradient's
+        sigma: what the source was asked for, noise multiplier × clipping bound, in the query's
             unit; a mitigation may add to it (``mitigation.scale(sigma)``).
-        query: this process's sum of clipped gradients, flattened and joined in the optimizer's
-            order, shape (d,).
+        query: the sum of clipped gradients over all processes, flattened and joined in the
+            optimizer's order, shape (d,); under ``fully_shard`` divided as it divides, and so is
+            sigma.
         noisy: ``query`` as released, shape (d,). Both are copies of their own, and no part of a
             graph.
     """
@@ -109,19 +117,10 @@ def check_alike(parameters: Sequence[nn.Parameter]) -> None:
     Raises:
         UsageError: different dtypes, or different devices.
     """
-    for name, kinds, remedy in (
-        (
-            "dtype",
-            {str(p.dtype) for p in parameters},
-            "convert the model to one, e.g. model.float()",
-        ),
-        (
-            "device",
-            {str(p.device) for p in parameters},
-            "move the model to one, e.g. model.to('cuda:0')",
-        ),
-    ):
-        if len(kinds) > 1:
+    remedies = {"dtype": "convert the model to one, e.g. model.float()"}
+    remedies["device"] = "move the model to one, e.g. model.to('cuda:0')"
+    for name, remedy in remedies.items():
+        if len(kinds := {str(getattr(p, name)) for p in parameters}) > 1:
             raise UsageError(
                 f"{name}={', '.join(sorted(kinds))}: the noise of all parameters is one vector of "
                 f"one {name}; {remedy}"
@@ -134,78 +133,163 @@ class JointDraw:
 
     Attributes:
         parameters: the trainable ones when the noise was replaced, in the optimizer's order.
+        group: the processes that take a step together.
+        reduces: whether gradients are summed over processes here, and not before.
+        places: what this one holds of each parameter.
         step: draws made so far.
         aside: whether Opacus' own code is running, for what it draws besides the parameters' noise.
     """
 
-    supply: Supply
-    mitigation: Mitigation
-    seed: int | str | None
-    observe: Callable[[Release], object] | None
+    noise: SourceNoise | LatticeNoise
     parameters: tuple[nn.Parameter, ...]
+    group: Group
+    reduces: bool
+    places: tuple[Place, ...] = ()
     step: int = 0
     aside: bool = False
+
+    def attach(self, optimizer: Any) -> None:
+        """Find what this process holds; a UsageError in every process if in one."""
+
+        def check() -> str:
+            self.places = places(self.parameters)
+            return self._check(optimizer, [])
+
+        self.group.agree(check)
+
+    def begin(self, optimizer: Any) -> tuple[list[torch.Tensor], float, bytes]:
+        """A step's sums of clipped gradients, σ in their unit, and a fresh key.
+
+        A draw counts as made whatever happens to it: where an observer fails, the next is another.
+
+        Raises:
+            UsageError: in every process, where one of them cannot take the step.
+            ValueError: gradients of an earlier step, by Opacus.
+        """
+        sums: list[torch.Tensor] = []
+
+        def check() -> str:
+            self.check_parameters(optimizer.params)
+            sums.extend(summed(optimizer, p) for p in self.parameters)
+            _check_processed_flag(sums)
+            return self._check(optimizer, sums)
+
+        key = self.group.agree(check, keyed=True)
+        self.step += 1
+        return sums, self._sigma(optimizer), key
+
+    def _sigma(self, optimizer: Any) -> float:
+        return noise_scale(optimizer) / divisor(self.parameters)
+
+    def _check(self, optimizer: Any, sums: Sequence[torch.Tensor]) -> str:
+        sigma = self._sigma(optimizer)
+        self.noise.check(optimizer, sums, sigma=sigma)
+        layout = self.group.check(optimizer, self.parameters)
+        return f"{layout}\n{self.noise.name} {self.step} {sigma!r} {optimizer.loss_reduction}"
 
     def check_parameters(self, now: Sequence[nn.Parameter]) -> None:
         """Refuse a step over other parameters than those at the beginning.
 
         Raises:
-            UsageError: one was frozen, made trainable, added or removed since; or their dtypes or
-                devices now differ.
+            UsageError: one was frozen, made trainable, added or removed since.
         """
-        if len(now) != len(self.parameters) or any(
-            a is not b for a, b in zip(now, self.parameters, strict=True)
-        ):
+        present = {id(p) for p in now}
+        gone = [
+            f"parameter number {i}, shape {tuple(p.shape)}, was frozen or removed since"
+            for i, p in enumerate(self.parameters)
+            if id(p) not in present
+        ]
+        if gone or len(now) != len(self.parameters):
             before, after = (sum(p.numel() for p in some) for some in (self.parameters, now))
-            present = {id(p) for p in now}
-            gone = [
-                f"number {i}, shape {tuple(p.shape)}"
-                for i, p in enumerate(self.parameters)
-                if id(p) not in present
-            ]
             raise UsageError(
-                f"parameters={after}: the façade was put on for {before}"
-                + (
-                    f", and parameter {gone[0]}, was frozen or removed since"
-                    if gone
-                    else ", and others came in since"
-                )
-                + "; freeze first, then make_private, then use_noise_source"
+                f"parameters={after}: the façade was put on for {before}, and "
+                f"{gone[0] if gone else 'others came in since'}; "
+                "freeze first, then make_private, then this"
             )
-        check_alike(now)
 
-    def stream(self, *, secure: bool) -> KeyedStream:
-        """This step's randomness; without a seed fresh from the operating system.
 
-        Raises:
-            UsageError: a seed under ``secure``.
-        """
-        if self.seed is None:
-            return KeyedStream.fresh()
-        if secure:
+@dataclass
+class SourceNoise:
+    """Noise of a source through a mitigation, one flat release of all tensors."""
+
+    supply: Supply
+    mitigation: Mitigation
+    seed: int | str | None
+    observe: Callable[[Release], object] | None
+
+    @property
+    def name(self) -> str:
+        return self.supply.name
+
+    def scale(self, sigma: float) -> float:
+        return float(self.mitigation.scale(sigma))
+
+    def check(self, optimizer: Any, sums: Sequence[torch.Tensor], *, sigma: float) -> None:
+        """Refuse a seed under ``secure_mode``, and parameters that one flat vector cannot hold."""
+        if self.seed is not None and optimizer.secure_mode:
             raise UsageError(
                 "seed: under secure_mode each step's noise comes from the operating system, and "
                 "must not be repeatable; leave seed out"
             )
-        return KeyedStream.from_seed(self.seed).child("release", self.step)
+        check_alike(optimizer.params)
+        if not sums and getattr(optimizer, "rank", 0) == 0:
+            self.supply.at(sigma)
 
     @torch.no_grad()
     def release(
-        self, summed: Sequence[torch.Tensor], *, sigma: float, secure: bool
+        self, sums: Sequence[torch.Tensor], draw: JointDraw, *, sigma: float, key: bytes
     ) -> list[torch.Tensor]:
-        """The noisy sums, each flat and in its own memory, from one draw over all of them joined.
+        """The noisy sums, from one draw over all of them joined.
 
-        Holds at most three vectors of that length besides the sums. A draw counts as made whatever
-        happens to it: where an observer fails, the next draw is another.
+        The first process draws and sends the result, so that replicas are equal whatever the source
+        computes with. It holds at most three vectors of the gradient's length besides the sums,
+        another process one whole parameter at a time.
         """
-        step, stream = self.step, self.stream(secure=secure)
-        self.step += 1
-        query = torch.cat([g.reshape(-1) for g in summed]).unsqueeze(0)
-        noisy = self.mitigation.release(query, self.supply.at(sigma), stream=stream)[0]
+        first = draw.group.rank == 0
+        wholes, noisy = [], []
+        for one, p in zip(sums, draw.parameters, strict=True):
+            gradient = total(one, p, reduce=True) if draw.reduces else one
+            gradient = gradient.full_tensor() if isinstance(gradient, DTensor) else gradient
+            wholes += [gradient.reshape(-1)] if first else []
+
+        def draw_noise() -> str:
+            if first:
+                query = torch.cat(wholes).unsqueeze(0)
+                wholes.clear()
+                noisy.append(self._draw(query, draw.step - 1, sigma=sigma, key=key))
+            return ""
+
+        draw.group.agree(draw_noise)
+        released = []
+        for p, place in zip(draw.parameters, draw.places, strict=True):
+            at = slice(place.base, place.base + p.numel())
+            piece = noisy[0][at].clone().view(p.shape) if first else local(p).new_empty(p.shape)
+            if draw.group.size > 1:
+                distributed.broadcast(piece, 0)
+            released.append(torch.empty_like(p) if isinstance(p, DTensor) else piece)
+            for block in place.blocks if isinstance(p, DTensor) else ():
+                part = local(released[-1])[block.where]
+                rows = (block.rows, part.numel() // block.rows)
+                lined_up = piece.as_strided(rows, (block.stride, 1), block.start)
+                part.copy_(lined_up.reshape(part.shape))
+        return released
+
+    def _draw(self, query: torch.Tensor, step: int, *, sigma: float, key: bytes) -> torch.Tensor:
+        stream, source = KeyedStream(key), self.supply.at(sigma)
+        if self.seed is not None:
+            stream = KeyedStream.from_seed(self.seed).child("release", step)
+        noisy: torch.Tensor = self.mitigation.release(query, source, stream=stream)[0]
         if self.observe is not None:
             self.observe(Release(step=step, sigma=sigma, query=query[0], noisy=noisy))
-        del query
-        return [piece.clone() for piece in torch.split(noisy, [g.numel() for g in summed])]
+        return noisy
+
+    def count(self, optimizer: Any, draw: JointDraw, *, key: bytes) -> None:  # noqa: ARG002
+        """This noise stays Opacus' own."""
+        draw.aside = True
+        try:
+            AdaClipDPOptimizer.add_noise(optimizer)
+        finally:
+            draw.aside = False
 
 
 SourceLike = Reference | str | Callable[[float], NoiseSource]

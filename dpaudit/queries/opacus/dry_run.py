@@ -65,7 +65,7 @@ class DryRun:
     def added(self, sigma: float) -> float:
         """The σ of what a step adds if its source has ``sigma``: a mitigation may add to it."""
         draw = vars(self._optimizer).get("joint_draw")
-        return sigma if draw is None else float(draw.mitigation.scale(sigma))
+        return sigma if draw is None else draw.noise.scale(sigma)
 
     @staticmethod
     def joined(*gradients: torch.Tensor) -> torch.Tensor:
@@ -139,7 +139,8 @@ def dry_run(optimizer: DPOptimizer, *, seed: str) -> Iterator[DryRun]:
         try:
             optimizer.step_hook = None
             if "joint_draw" in vars(optimizer):
-                optimizer.joint_draw = replace(optimizer.joint_draw, observe=None)
+                draw = optimizer.joint_draw
+                optimizer.joint_draw = replace(draw, noise=replace(draw.noise, observe=None))
             yield DryRun(optimizer, parameters)
         finally:
             for owner, attribute in zip(owners, attributes, strict=True):

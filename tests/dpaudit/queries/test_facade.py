@@ -1,6 +1,7 @@
 """The facade over Opacus' optimizers: one draw over all parameters, and what it refuses."""
 
 import math
+import secrets
 import subprocess
 import sys
 import warnings
@@ -25,7 +26,6 @@ from dpaudit_attacks.seed_reader import SeedReader
 pytest.importorskip("opacus")
 from opacus import PrivacyEngine, schedulers
 from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer, DPOptimizerFastGradientClipping
-from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
 from opacus.utils.adaptive_clipping.adaptive_clipping_utils import PrivacyEngineAdaptiveClipping
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 
@@ -433,14 +433,14 @@ def test_noise_that_an_observer_stumbled_over_is_not_drawn_again():
 def test_without_a_seed_every_step_comes_from_the_operating_system(monkeypatch, secure):
     handed = []
 
-    def fresh():
-        handed.append(KeyedStream(bytes([len(handed)]) * 32))
+    def token_bytes(n):
+        handed.append(bytes([len(handed)]) * n)
         return handed[-1]
 
     run = Run()
     run.optimizer.secure_mode = secure  # as the engine sets it, which wants torchcsprng
     run.use(seed=None)
-    monkeypatch.setattr(KeyedStream, "fresh", fresh)
+    monkeypatch.setattr(secrets, "token_bytes", token_bytes)
     for step in range(2):
         run.step()
         got, stream = run.releases[step], KeyedStream(bytes([step]) * 32)
@@ -539,7 +539,6 @@ def test_optimizers_that_are_not_opacus_own():
     patched = optimizer()
     patched.add_noise = lambda: None
     refused("has an add_noise of its own", made=patched)
-    refused("FSDP.*DistributedData", made=object.__new__(FSDPOptimizerFastGradientClipping))
     refused("draws from gaussian already", made=use_noise_source(optimizer(), "gaussian"))
 
 
