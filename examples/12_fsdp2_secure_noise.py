@@ -3,8 +3,7 @@
 Each process holds half of every parameter. `dpaudit.secure_noise` draws exact Gaussian noise for
 that half, from one key of the operating system per step: all shards together are what one process
 would draw. Real steps are audited on all processes together; then three steps are trained.
-Run: python examples/12_fsdp2_secure_noise.py, which starts two processes on the CPU by torchrun; or
-torchrun … examples/12_fsdp2_secure_noise.py.
+Run: python examples/12_fsdp2_secure_noise.py, which starts two processes; or by torchrun.
 """
 
 import os
