@@ -162,6 +162,17 @@ def test_seed_in_noise(fewer):
     assert "anybody else: 0 of 3,143 counts read" in out
 
 
+@pytest.mark.slow
+def test_fsdp2_secure_noise():
+    """Two processes; the honest step is accused once in 10,000 runs."""
+    pytest.importorskip("opacus")
+    out = run("12_fsdp2_secure_noise.py")
+    assert out.startswith("No finding: nothing contradicts noise of σ = 1 on the clipped sum")
+    assert re.findall(r"^rank (\d): .* \(8, 1, 8, 8\) of the first layer$", out, re.M) == ["0", "1"]
+    shares = [re.findall(r"\[(.*?)\]", line)[0] for line in out.splitlines()[-2:]]
+    assert shares[0] != shares[1]  # batches of their own
+
+
 MECHANISMS = EXAMPLES / "mechanisms"
 OLD = {"age": 120, "city": "Oslo"}
 PAIRS = {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy.typing as npt
 from numpy.random import Generator
 
 from dpaudit.audit.options import fresh_seed
+from dpaudit.audit.training.ranks import Ranks
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
@@ -80,6 +83,12 @@ def audit_loader(
     records twice in a batch. Five are exact (binomial), two compare with simulated loaders,
     whose p-value is exact as well.
 
+    Under ``torch.distributed`` with more than one rank all ranks call this together, each with its
+    own batches; a step's batches are joined, as the accountant's ``rate`` is that of a step over
+    all ranks. One rank's batches alone are no Poisson sample of all records, even if all ranks'
+    together are: do not look at them alone. A loader that gives every rank the same records has
+    *records twice*.
+
     Formal guarantee: see :class:`LoaderResult`.
 
     >>> rng = np.random.default_rng(1)
@@ -91,15 +100,19 @@ def audit_loader(
     'finding'
 
     Raises:
-        UsageError: too few batches or records, a number that is no record's, or a rate or α out of
-            range.
+        UsageError: too few batches or records, a number that is no record's, a rate or α out of
+            range, or ranks with different numbers of batches.
+        SamplerCrashError: a rank's loader raised, or a rank did not answer within the group's
+            timeout.
     """
     for name, value in (("rate", rate), ("alpha", alpha)):
         if not 0 < value < 1:
             raise UsageError(f"{name}={value}: must lie strictly between 0 and 1")
     if records < _LEAST_RECORDS:
         raise UsageError(f"records={records}: at least {_LEAST_RECORDS} are needed")
-    numbers = [_numbers(batch, records) for batch in batches]
+    ranks = Ranks.here()
+    numbers = _over_ranks(batches, records, ranks)
+    seed = ranks.exchange(fresh_seed(seed).encode)[0].decode()
     if len(numbers) < _LEAST_BATCHES:
         raise UsageError(f"batches={len(numbers)}: at least {_LEAST_BATCHES} are needed; load more")
     member = np.zeros((len(numbers), records), dtype=bool)
@@ -107,7 +120,7 @@ def audit_loader(
         row[batch] = True
     twice = sum(map(len, numbers)) - int(member.sum())
     simulated = min(_MOST_SIMULATED, max(1_000, round(_SIMULATED / alpha)))
-    rng = KeyedStream.from_seed(fresh_seed(seed)).child("loader").numpy()
+    rng = KeyedStream.from_seed(seed).child("loader").numpy()
     spread = partial(_spread, rate=rate, times=simulated, rng=rng)
     rows = (
         *_exact(member, rate),
@@ -162,6 +175,24 @@ def _numbers(batch: Any, records: int) -> Counts:
             f"batches: must hold whole numbers in 0…{records - 1}, the numbers of their records"
         )
     return numbers.astype(np.int64)
+
+
+def _over_ranks(batches: Iterable[Any], records: int, ranks: Ranks) -> list[Counts]:
+    """The numbers in each batch; of all ranks at a step together."""
+    if ranks.size == 1:
+        return [_numbers(batch, records) for batch in batches]
+    shares = [
+        json.loads(share)
+        for share in ranks.exchange(
+            lambda: json.dumps([_numbers(batch, records).tolist() for batch in batches]).encode()
+        )
+    ]
+    if len(lengths := {len(share) for share in shares}) > 1:
+        raise UsageError(
+            f"batches={sorted(lengths)}: every rank must give one for each step, an empty one "
+            "where it has no record"
+        )
+    return [np.array([*chain(*step)], dtype=np.int64) for step in zip(*shares, strict=True)]
 
 
 def _exact(member: npt.NDArray[np.bool_], rate: float) -> list[_Row]:

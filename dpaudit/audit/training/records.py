@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 
-__all__ = ["count", "join", "record", "take"]
+__all__ = ["count", "digest", "join", "record", "take", "values", "whole"]
 
 Indices = npt.NDArray[np.intp]
 _KINDS = (
@@ -98,12 +99,29 @@ def _torch(name: str) -> Any:
     return getattr(data, name)
 
 
+def digest(data: Any) -> str:
+    """The number of records, and a hash of up to 16 if they are rows of arrays."""
+    if isinstance(data, tuple):
+        return ", ".join(map(digest, data))
+    if not hasattr(data, "shape"):
+        return f"{len(data)} records"
+    some = take(data, np.unique(np.linspace(0, len(data) - 1, 16).astype(np.intp)))
+    rows = repr((some.to_numpy() if hasattr(some, "iloc") else some).tolist()).encode()
+    return f"{len(data)} records {hashlib.sha256(rows).hexdigest()[:16]}"
+
+
+def whole(value: Any) -> Any:
+    """A sharded tensor (``DTensor``) on every rank as a whole; anything else as it is."""
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
 def values(scores: Sequence[float] | Any, *, of: int) -> npt.NDArray[np.float64]:
     """Scores (of,) as float64.
 
     Raises:
         UsageError: not so many, or one that is no finite number.
     """
+    scores = whole(scores)
     if hasattr(scores, "detach"):
         scores = scores.detach().cpu().numpy()
     try:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from dpaudit.audit.options import (
 from dpaudit.audit.request import Failure
 from dpaudit.audit.result import MechanismResult, at_least, with_command
 from dpaudit.audit.training import records
+from dpaudit.audit.training.ranks import ALONE, Ranks, world_size
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.options import command_of, from_keywords, keywords_of, split_keywords, takes
 from dpaudit.randomness import KeyedStream
@@ -100,7 +102,7 @@ class Scoring:
             return records.values(model, of=m)
         if one is None:
             one, sign = _cross_entropy, -1.0
-        losses = [float(one(model, records.record(canaries, i))) for i in range(m)]
+        losses = [float(records.whole(one(model, records.record(canaries, i)))) for i in range(m)]
         return sign * records.values(losses, of=m)
 
 
@@ -144,6 +146,17 @@ def audit_training(
     which shows more than ε at one δ; ε is given at ``delta``, by default 1e-5. Neighbours differ by
     one record that is there or not.
 
+    Under ``torch.distributed``, with the process group initialised before, every rank of the
+    default group calls this with the same arguments, and every rank gets the same result: that of
+    one process with these scores. Seed and ``by`` are rank 0's; only its ``progress`` is called.
+    ``train`` gets the same whole ``dataset`` and the same ``seed`` on every rank, and splits the
+    data itself, so that a record is used on one rank only. It returns the model on every rank,
+    replicated or sharded: every rank scores every canary, so a score may use collectives, and the
+    scores must be equal to the last bit. Or it returns None on all ranks but 0, whose scores then
+    count. An error on one rank is raised on all: on the others once their collectives fail, at the
+    latest after the group's timeout. Not checked: that ranks whose data are no arrays have the
+    same; records on several ranks, each with one coin, would look like a leak.
+
     Formal guarantee: with probability at least 1 − ``alpha`` all bounds hold and the verdict is
     ``finding`` only if the claim is false, if ``train`` learns of the coins through ``dataset``
     alone, and the score through the model alone
@@ -152,8 +165,10 @@ def audit_training(
     scores may show more.
 
     Raises:
-        UsageError: data, canaries, claim or an option that does not fit.
-        SamplerCrashError: ``train`` or a score raised.
+        UsageError: data, canaries, claim or an option that does not fit, or that differ between
+            ranks, as scores must not either.
+        SamplerCrashError: ``train`` or a score raised, or a rank did not answer within the group's
+            timeout.
         MissingExtraError: ``dpsgd`` without dp-accounting.
     """
     claim, how = split_keywords(keywords, ClaimOptions, TrainingOptions)
@@ -201,8 +216,9 @@ def audit_with(
     """As :func:`audit_training`, with a request and a scoring that are ready."""
     if not callable(train):
         raise UsageError(f"train={train!r}: must be a function of (dataset, seed)")
-    plan = plan_training(data, canaries=canaries, request=request)
-    scores = draw_scores(plan, train, scoring, progress=progress)
+    ranks = Ranks.here()
+    plan = _plan_together(data, canaries, request, ranks)
+    scores = draw_scores(plan, train, scoring, progress=progress, ranks=ranks)
     name = f"training:{getattr(train, '__qualname__', type(train).__name__)}"
     return conclude(plan, judge_scores(plan, scores, name=name))
 
@@ -252,19 +268,60 @@ def plan_training(data: Any, *, canaries: Any, request: TrainingRequest) -> Trai
     )
 
 
+def _plan_together(
+    data: Any, canaries: Any, request: TrainingRequest, ranks: Ranks
+) -> TrainingPlan:
+    """:func:`plan_training` with the seed of rank 0; all else must be the same on every rank."""
+    shared = f"{request.options.seed}\0{request.options.by}".encode()
+    seed, by = ranks.exchange(lambda: shared)[0].decode().split("\0")
+    options = dataclasses.replace(request.options, seed=seed, by=by)
+    request, plans = dataclasses.replace(request, options=options), []
+
+    def contents() -> bytes:
+        plans.append(plan_training(data, canaries=canaries, request=request))
+        asked = ", ".join(keywords_of(request.claim.options, options))
+        return f"{asked}, {plans[0].pool.m} canaries, {records.digest(plans[0].pool.data)}".encode()
+
+    first, *others = (said.decode() for said in ranks.exchange(contents))
+    for rank, other in enumerate(others, 1):
+        if other != first:
+            raise UsageError(
+                f"{other} on rank {rank}, {first} on rank 0: give the whole data and the same "
+                "options on every rank"
+            )
+    return plans[0]
+
+
 def draw_scores(
-    plan: TrainingPlan, train: Train, scoring: Scoring, *, progress: Progress | None = None
+    plan: TrainingPlan,
+    train: Train,
+    scoring: Scoring,
+    *,
+    progress: Progress | None = None,
+    ranks: Ranks = ALONE,
 ) -> Array:
     """Train as planned, and score every canary by each model, (runs, m).
 
+    Each of several ``ranks`` trains and scores. Their scores must be equal; ranks other than 0
+    have none where ``train`` returns None.
+
     Raises:
-        UsageError: scores of another number or kind.
-        SamplerCrashError: ``train`` or a score raised.
+        UsageError: scores of another number or kind, or that differ between ranks.
+        SamplerCrashError: ``train`` or a score raised, on any rank.
     """
     scores = np.empty(plan.coins.shape)
     for i, (coins, seed) in enumerate(zip(plan.coins, plan.seeds, strict=True)):
-        scores[i] = _train_and_score(train, scoring, plan.pool, coins, int(seed))
-        if progress is not None:
+        work = partial(_train_and_score, train, scoring, plan.pool, coins, int(seed), ranks)
+        first, *others = (np.frombuffer(part) for part in ranks.exchange(work))
+        for rank, other in enumerate(others, 1):
+            if len(other) and (at := np.flatnonzero(other != first)).size:
+                raise UsageError(
+                    f"score: {other[at[0]]} of canary {at[0]} on rank {rank}, {first[at[0]]} on "
+                    f"rank 0: the models or the data differ; if they should, return None from "
+                    f"train on all ranks but 0"
+                )
+        scores[i] = first
+        if progress is not None and ranks.rank == 0:
             progress(i + 1, len(scores))
     return scores
 
@@ -353,12 +410,22 @@ class Pool:
         return records.take(self.data, np.flatnonzero(mask))
 
 
-def _train_and_score(train: Train, scoring: Scoring, pool: Pool, coins: Coins, seed: int) -> Array:
+def _train_and_score(
+    train: Train, scoring: Scoring, pool: Pool, coins: Coins, seed: int, ranks: Ranks
+) -> bytes:
+    """The scores as float64; none on a rank other than 0 where ``train`` returns None."""
     function = "train"
     try:
         model = train(pool.dataset(coins), seed)
+        if (size := world_size()) > ranks.size:
+            raise UsageError(
+                f"world_size={size}: coins were drawn for {ranks.size} process; call "
+                "init_process_group before the audit, not in train"
+            )
+        if model is None and ranks.rank:
+            return b""
         function = "score"
-        return scoring.of(model, pool.canaries, pool.m)
+        return scoring.of(model, pool.canaries, pool.m).tobytes()
     except UsageError:
         raise
     except Exception as error:

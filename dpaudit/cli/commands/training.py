@@ -141,9 +141,15 @@ def _audit_module(
     progress: Callable[[int, int], None],
 ) -> MechanismResult:
     """Audit the function of ``target`` with what its module names for the rest."""
+    from dpaudit.audit.training.ranks import world_size
     from dpaudit.audit.training.run import Scoring, audit_with
 
     module, function = _module(target)
+    if (size := world_size()) > 1:
+        raise UsageError(
+            f"world_size={size}: the command would print and write on every rank; call "
+            "dpaudit.audit_training in your script instead"
+        )
     return audit_with(
         _named(module, function),
         _load(module, data),
