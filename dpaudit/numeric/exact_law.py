@@ -37,6 +37,7 @@ class IntegerLaw:
     block: int
 
     @classmethod
+    @lru_cache(maxsize=64)
     def gaussian(cls, scale: float) -> IntegerLaw:
         """The discrete Gaussian, P(i) ∝ exp(−i²/(2·scale²)), ``scale`` as an exact fraction."""
         exact = Fraction(scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +10,14 @@ from typing import Any
 
 import torch
 from opacus.optimizers import DPOptimizer
+from torch import distributed
+from torch.distributed.tensor import DTensor
 
 from dpaudit.errors import UsageError
 from dpaudit.numeric.lattice import add_lattice_noise, lattice_step
 from dpaudit.queries.opacus.attach import replace_noise
 from dpaudit.queries.opacus.draw import JointDraw
-from dpaudit.queries.opacus.sharded import local, total
+from dpaudit.queries.opacus.sharded import Place, local, total
 
 __all__ = ["secure_noise"]
 
@@ -75,6 +78,13 @@ def secure_noise(optimizer: DPOptimizer) -> DPOptimizer:
     return made
 
 
+def _joined(
+    gradient: torch.Tensor, p: torch.nn.Parameter
+) -> tuple[torch.dtype, torch.device] | None:
+    """What gradients of whole parameters must share to be released at once; None for a shard."""
+    return None if isinstance(p, DTensor) else (gradient.dtype, gradient.device)
+
+
 @dataclass
 class LatticeNoise:
     """Exact noise by position, drawn for the shards that a process holds."""
@@ -112,18 +122,39 @@ class LatticeNoise:
         self, sums: Sequence[torch.Tensor], draw: JointDraw, *, sigma: float, key: bytes
     ) -> list[torch.Tensor]:
         """The sums over all processes with their noise, on the lattice; see ``secure_noise``."""
-        released = []
-        for one, p, place in zip(sums, draw.parameters, draw.places, strict=True):
-            released.append(total(one, p, reduce=draw.reduces))
-            for block in place.blocks:
-                part = local(released[-1])[block.where]
-                rows = part.reshape(block.rows, -1).contiguous()
-                add_lattice_noise(
-                    rows, sigma=sigma, key=key, start=place.base + block.start, stride=block.stride
-                )
-                if rows.data_ptr() != part.data_ptr():
-                    part.copy_(rows.view(part.shape))
+        released: list[torch.Tensor] = []
+        rows = zip(sums, draw.parameters, draw.places, strict=True)
+        for together, run in itertools.groupby(rows, lambda row: _joined(row[0], row[1])):
+            parts = list(run)
+            if together:
+                released += self._at_once(parts, reduce=draw.reduces, sigma=sigma, key=key)
+                continue
+            for one, p, place in parts:
+                released.append(total(one, p, reduce=draw.reduces))
+                for block in place.blocks:
+                    part = local(released[-1])[block.where]
+                    flat = part.reshape(block.rows, -1).contiguous()
+                    start = place.base + block.start
+                    add_lattice_noise(flat, sigma=sigma, key=key, start=start, stride=block.stride)
+                    if flat.data_ptr() != part.data_ptr():
+                        part.copy_(flat.view(part.shape))
         return released
+
+    def _at_once(
+        self,
+        parts: Sequence[tuple[torch.Tensor, torch.nn.Parameter, Place]],
+        *,
+        reduce: bool,
+        sigma: float,
+        key: bytes,
+    ) -> list[torch.Tensor]:
+        """Whole parameters that follow each other: one copy, one reduction, one draw."""
+        flat = torch.cat([one.detach().reshape(-1) for one, _, _ in parts])
+        if reduce:
+            distributed.all_reduce(flat)
+        add_lattice_noise(flat, sigma=sigma, key=key, start=parts[0][2].base)
+        pieces = torch.split(flat, [p.numel() for _, p, _ in parts])
+        return [piece.view(p.shape) for piece, (_, p, _) in zip(pieces, parts, strict=True)]
 
     def count(self, optimizer: Any, draw: JointDraw, *, key: bytes) -> None:
         """Add noise of ``unclipped_num_std``, at the position after those of the parameters."""
