@@ -391,8 +391,8 @@ def audit_optimizer(
         audit = _StepAudit(dry, type(private).__name__, options, progress)
         noise = audit.noise(sigma)
         claim = PrivacyClaim(one_step, delta, bound / sigma)
-        step = audit.releases(claim, bound=bound, seconds=seconds)
-    verdicts = {noise.verdict, clipping.verdict, step.verdict}
+        released = audit.releases(claim, bound=bound, seconds=seconds)
+    verdicts = {noise.verdict, clipping.verdict, released.verdict}
     run, note = _note(engine, delta=delta, multiplier=sigma / bound, one_step=one_step)
     result = OptimizerResult(
         verdict=max(verdicts, key=_SEVERITY.index),
@@ -400,7 +400,7 @@ def audit_optimizer(
         alpha=options.alpha,
         noise=noise,
         clipping=clipping,
-        step=step,
+        step=released,
         delta=delta,
         step_epsilon=one_step,
         run_epsilon=run,
@@ -409,7 +409,7 @@ def audit_optimizer(
     )
     again = result.reproduce
     return dataclasses.replace(
-        result, noise=with_command(noise, again), step=with_command(step, again)
+        result, noise=with_command(noise, again), step=with_command(released, again)
     )
 
 

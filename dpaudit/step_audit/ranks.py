@@ -25,40 +25,32 @@ class Ranks:
 
     rank: int
     size: int
-    group: Any
-    timeout: float
+    group: Any = None
 
     def gather(self, value: T) -> list[T]:
-        """Every process's value, in the order of ranks.
-
-        Raises:
-            SamplerError: a process did not answer in time.
-        """
+        """Every process's value, in the order of ranks; SamplerError if one does not answer."""
         if self.group is None:
             return [value]
         values: list[Any] = [None] * self.size
         try:
             dist.all_gather_object(values, value, group=self.group)
-        except (RuntimeError, dist.DistError) as error:
-            raise SamplerError(
-                f"timeout={self.timeout:g}: a process of {self.size} did not answer in time; call "
-                f"the audit on all of them ({one_line(error)})"
-            ) from error
+        except RuntimeError as error:
+            raise SamplerError(f"a process did not answer in time: {one_line(error)}") from error
         return values
 
     def together(self, what: str, call: Callable[[], T]) -> T:
-        """``call()`` on every process: where one raises, all do.
+        """``call()`` on every process: where one raises, all do, and name every one that did.
 
         Raises:
-            UsageError: a process raised one; all raise the first.
-            SamplerError: a process raised something else; all name every process that did.
+            UsageError: a process raised one.
+            SamplerError: a process raised something else.
         """
         value, error = None, None
         try:
             value = call()
-        except Exception as raised:  # whatever the user's code raises
+        except Exception as raised:  # noqa: BLE001 the user's code raises anything
             error = raised
-        text = one_line(str(error) if isinstance(error, UsageError) else repr(error))
+        text = one_line(error if isinstance(error, UsageError) else repr(error))
         errors = self.gather(None if error is None else (isinstance(error, UsageError), text))
         if usage := [e[1] for e in errors if e and e[0]]:
             raise UsageError(usage[0]) from error
@@ -70,35 +62,31 @@ class Ranks:
 
 @contextmanager
 def ranks(timeout: float) -> Iterator[Ranks]:
-    """The processes of ``torch.distributed``; until the end none waits longer than ``timeout`` s.
+    """The processes of ``torch.distributed``; meanwhile none waits longer than ``timeout`` seconds.
 
     Raises:
         SamplerError: not all of them came.
     """
     if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
-        yield Ranks(0, 1, None, timeout)
+        yield Ranks(0, 1)
         return
     core: Any = dist.distributed_c10d
-    size = dist.get_world_size()
-    try:  # twice the time: a process whose peers failed waits for them before it answers
+    try:  # longer: whoever waits in vain for a process that failed must still hear why
         group = dist.new_group(backend="gloo", timeout=timedelta(seconds=2 * timeout + 5))
-    except (RuntimeError, dist.DistError) as error:
+    except RuntimeError as error:
         raise SamplerError(
-            f"timeout={timeout:g}: not all {size} processes came to the audit; call it on each "
-            f"({one_line(error)})"
+            f"time_limit={timeout:g}: not all processes came; call the audit on each of them"
         ) from error
-    others = {g: g._get_backend(torch.device("cpu")).options._timeout for g in _gloo(group)}
+    before = {
+        g: g._get_backend(torch.device("cpu")).options._timeout
+        for g in core._world.pg_map
+        if g is not group and torch.device("cpu") in g._device_types
+    }
     try:
-        for other in others:
+        for other in before:
             core._set_pg_timeout(timedelta(seconds=timeout), other)
-        yield Ranks(dist.get_rank(), size, group, timeout)
+        yield Ranks(dist.get_rank(), dist.get_world_size(), group)
     finally:
-        for other, before in others.items():
-            core._set_pg_timeout(before, other)
+        for other, was in before.items():
+            core._set_pg_timeout(was, other)
         dist.destroy_process_group(group)
-
-
-def _gloo(own: Any) -> list[Any]:
-    """The groups of this process that work on the CPU, but for ``own``."""
-    groups = dist.distributed_c10d._world.pg_map
-    return [g for g in groups if g is not own and "cpu" in {d.type for d in g._device_types}]

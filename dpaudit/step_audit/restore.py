@@ -12,19 +12,20 @@ import torch
 
 __all__ = ["Saved", "local", "restored_randomness"]
 
-_OF_A_PARAMETER = ("grad", "grad_sample", "summed_grad", "norm_sample")
+_OF_A_PARAMETER = ("grad", "grad_sample", "summed_grad")
 _ABSENT = object()
 
 
-def local(tensor: torch.Tensor) -> torch.Tensor:
+def local(tensor: Any) -> torch.Tensor:
     """This process's part of a DTensor, or the tensor itself; no part of a graph."""
     own = tensor.detach()
-    return own.to_local() if hasattr(own, "to_local") else own
+    part: torch.Tensor = own.to_local() if hasattr(own, "to_local") else own
+    return part
 
 
 @contextmanager
 def restored_randomness(generators: Sequence[Any], seed: int | None = None) -> Iterator[None]:
-    """Put back the random states of torch, numpy, Python and ``generators`` at the end.
+    """Random states of torch, numpy, Python and ``generators``, put back at the end.
 
     With ``seed``, torch's follow from it until then.
     """
@@ -50,47 +51,41 @@ class Saved:
     def __init__(self, model: Any, optimizers: Sequence[Any], accountants: Sequence[Any]) -> None:
         self._tensors = [(t, local(t).clone()) for t in (*model.parameters(), *model.buffers())]
         self._attributes = [
-            (p, {name: _cloned(getattr(p, name, _ABSENT)) for name in _OF_A_PARAMETER})
+            (p, name, _copied(getattr(p, name, _ABSENT)))
             for p in model.parameters()
+            for name in _OF_A_PARAMETER
         ]
-        self._wrappers = [(o, {k: _copied(v) for k, v in vars(o).items()}) for o in optimizers[:-1]]
-        self._histories = [(a, list(a.history)) for a in accountants]
-        self._inner = optimizers[-1] if optimizers else None
-        if self._inner is not None:
-            self._groups = [dict(group) for group in self._inner.param_groups]
-            self._state = {p: _cloned(dict(own)) for p, own in self._inner.state.items()}
+        self._wrappers = [(o, _copied(vars(o), tensors=False)) for o in optimizers[:-1]]
+        self.histories = [(a, list(a.history)) for a in accountants]
+        self._inner = [(o, [dict(g) for g in o.param_groups], _copied(dict(o.state)))
+                       for o in optimizers[-1:]]  # fmt: skip
 
     @torch.no_grad()
     def put_back(self) -> None:
         """Make everything as it was."""
         for tensor, value in self._tensors:
             local(tensor).copy_(value)
-        for p, attributes in self._attributes:
-            for name, value in attributes.items():
-                if value is not _ABSENT:
-                    setattr(p, name, _cloned(value))
-                elif hasattr(p, name):
-                    delattr(p, name)
+        for p, name, value in self._attributes:
+            if value is not _ABSENT:
+                setattr(p, name, _copied(value))
+            elif hasattr(p, name):
+                delattr(p, name)
         for wrapper, own in self._wrappers:
             vars(wrapper).clear()
-            vars(wrapper).update({name: _copied(value) for name, value in own.items()})
-        for accountant, history in self._histories:
+            vars(wrapper).update(_copied(own, tensors=False))
+        for accountant, history in self.histories:
             accountant.history = list(history)
-        if self._inner is not None:
-            for group, own in zip(self._inner.param_groups, self._groups, strict=True):
-                group.update(own)
-            self._inner.state.clear()
-            self._inner.state.update({p: _cloned(own) for p, own in self._state.items()})
+        for inner, groups, state in self._inner:
+            for group, values in zip(inner.param_groups, groups, strict=True):
+                group.update(values)
+            inner.state.clear()
+            inner.state.update(_copied(state))
 
 
-def _cloned(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _cloned(own) for name, own in value.items()}
-    return value.detach().clone() if isinstance(value, torch.Tensor) else value
-
-
-def _copied(value: Any) -> Any:
-    """Lists and dictionaries anew, with what they hold."""
+def _copied(value: Any, *, tensors: bool = True) -> Any:
+    """Lists and dictionaries anew, and tensors unless told otherwise."""
     if type(value) is dict:
-        return {name: _copied(own) for name, own in value.items()}
+        return {name: _copied(own, tensors=tensors) for name, own in value.items()}
+    if tensors and isinstance(value, torch.Tensor):
+        return value.detach().clone()
     return list(value) if type(value) is list else value

@@ -1,4 +1,4 @@
-"""The verdict on a real training step, and its report."""
+"""The verdict on real training steps, and its report."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["StepResult", "describe_step"]
 class StepResult(Described):
     """The verdict on real steps of a training loop, the same on all processes.
 
-    ``tests`` has one row per part; a finding's ``cause`` is the likeliest reason for it. ``steps``
-    were taken from one state on ``records`` records of all ``processes``; ``sigma`` is the claimed
-    standard deviation of the sum's noise, ``parameters`` the trained numbers.
+    ``tests`` has one row per part; a finding's ``cause`` is the likeliest reason. ``steps`` were
+    taken from one state, on ``records`` of all ``processes``; ``sigma`` is the claimed standard
+    deviation of the sum's noise, ``parameters`` the number of trained numbers.
 
     Guarantee: a step that adds N(0, σ²) to the clipped sum of per-record gradients, and is
     deterministic otherwise, is a ``finding`` with probability at most ``alpha``. Not claimed: that
@@ -40,7 +40,6 @@ class StepResult(Described):
     notes: tuple[str, ...]
     cannot_rule_out: tuple[BlindSpot, ...]
     provenance: Provenance
-    reproduce: str
 
     @property
     def findings(self) -> tuple[TestResult, ...]:
@@ -52,19 +51,19 @@ class StepResult(Described):
         """The verdict in one sentence."""
         if self.verdict == "no-finding":
             return (
-                f"No finding: nothing contradicts noise of σ = {self.sigma:.4g}, clipping and the "
-                f"sum in {self.steps} real steps of {self.optimizer} on {self.processes} "
-                f"process{'es' if self.processes > 1 else ''}."
+                f"No finding: nothing contradicts noise of σ = {self.sigma:.4g} on the clipped sum "
+                f"in {self.steps} steps of {self.optimizer}, processes: {self.processes}."
             )
-        named = wording.listed(dict.fromkeys(t.name for t in self.findings), word="and")
-        return f"Finding: a step of {self.optimizer} is not as claimed: {named}."
+        names = list(dict.fromkeys(test.name for test in self.findings))
+        listed = wording.listed(names, word="and")
+        return f"Finding: a step of {self.optimizer} is not as claimed: {listed}."
 
     def __repr__(self) -> str:
         return f"<StepResult: {self.verdict}, {self.optimizer}, {len(self.findings)} findings>"
 
     def __str__(self) -> str:
-        rows = [f"  {t.name}: {t.effect}" + (f" ({t.cause})" * bool(t.cause)) for t in self.findings]
-        return "\n".join([self.sentence, *rows, *(f"  {note}" for note in self.notes)])
+        rows = [f"{t.name}: {t.effect}" + f" ({t.cause})" * bool(t.cause) for t in self.findings]
+        return "\n  ".join([self.sentence, *rows, *self.notes])
 
 
 def describe_step(result: StepResult) -> Report:
