@@ -361,23 +361,16 @@ def audit_optimizer(
         if step is None:
             from dpaudit.queries.opacus.dry_run import dry_run
         else:
-            from dpaudit.step_audit.run import StepOptions, audit_step
+            from dpaudit.step_audit.run import audit_step
     except ModuleNotFoundError as error:
         raise UsageError(
             f"optimizer: {error.name} is not installed; pip install 'dpaudit[opacus]'"
         ) from None
 
     if step is not None:
-        chosen = from_keywords(StepOptions, keywords)
-        return audit_step(
-            _optimizer_of(optimizer),
-            step=step,
-            batch=batch,
-            model=model,
-            loss=loss,
-            engine=engine,
-            options=chosen,
-        )
+        chosen = None if optimizer is None else _optimizer_of(optimizer)
+        given = {"step": step, "batch": batch, "model": model, "loss": loss, "engine": engine}
+        return audit_step(chosen, **given, keywords=keywords)
     options = from_keywords(OptimizerOptions, keywords, options)
     if engine is not None and not hasattr(engine, "accountant"):
         raise UsageError(f"engine={type(engine).__name__}: must be the PrivacyEngine")

@@ -101,10 +101,11 @@ class Releases:
         self._scale = 1.0  # of the noise; the claimed one until that is refuted
 
     def noise(
-        self, *, alpha: float, bound: float, same: bool, seeds: list[int], unit: float | None
+        self, *, alpha: float, bound: float, same: bool, seeds: list[int], units: tuple[float, ...]
     ) -> Iterator[Outcome]:
-        """What differs between releases; ``unit`` (σ in what is handed on) None: without precision.
+        """What differs between releases; without ``units`` not its precision.
 
+        ``units`` are σ in those that noise may be drawn in.
         ``same``: torch's generators are in one state on all processes, seeded with ``seeds``.
         """
         if repeated := [name for name, equal in self._still if equal]:
@@ -130,8 +131,8 @@ class Releases:
             distance, p = kolmogorov_p(counts)
             effect = f"Kolmogorov-Smirnov distance {distance:.2g} from the Gaussian law"
             yield Outcome("Gaussian noise", min(1.0, 1.07 * p), effect, "", distance)
-        if unit is not None:
-            yield self._grid(unit)
+        if units:
+            yield self._grid(units)
         yield from self._equal(seeds)
 
     def _cause_of_scale(self, low: float, high: float, bound: float, same: bool) -> str:
@@ -194,14 +195,14 @@ class Releases:
         p = min(1.0, p * max(1, len(tests)))
         return Outcome("noise of ranks and parameters", p, effect, "", r)
 
-    def _grid(self, unit: float) -> Outcome:
+    def _grid(self, units: tuple[float, ...]) -> Outcome:
         """Numbers of a short format lie on a grid, and so do their differences; a binomial test.
 
         Where the sum is large, float32's own grid is coarse: it is left out.
         """
         x, tests = self._x, []
         differences = (x[::2] - x[1::2])[np.maximum(np.abs(x[::2]), np.abs(x[1::2])) < 64]
-        for by, (kind, digits) in itertools.product((1.0, unit), _DIGITS.items()):
+        for by, (kind, digits) in itertools.product(units, _DIGITS.items()):
             grid = 2.0 ** (math.floor(math.log2(self._scale * by)) - 2 - digits) / by
             near = int((np.abs(differences / grid - np.round(differences / grid)) < 0.05).sum())
             p = float(special.betainc(near, len(differences) - near + 1, 0.103)) if near else 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from dpaudit.audit.options import check_alpha
 from dpaudit.errors import UsageError
-from dpaudit.options import Option
+from dpaudit.options import Option, from_keywords
 from dpaudit.provenance import collect
 from dpaudit.stats import holm
 from dpaudit.step_audit.checks import LOOKS_AT, Outcome, Releases, accountant
@@ -35,7 +35,7 @@ _OUTSIDE = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepOptions:
     """How real steps of a training loop are audited.
 
@@ -75,7 +75,7 @@ def audit_step(
     model: Any,
     loss: Callable[[Any, Any], Any] | None,
     engine: Any,
-    options: StepOptions,
+    keywords: Mapping[str, Any],
 ) -> StepResult:
     """Audit real steps; see :func:`dpaudit.audit_optimizer`.
 
@@ -100,7 +100,9 @@ def audit_step(
             steps.take(batch, saved)
         saved.put_back()
 
-    with ranks(options.time_limit) as them:
+    limit = keywords.get("time_limit") or StepOptions.time_limit
+    with ranks(limit if isinstance(limit, (int, float)) and limit > 0 else 60) as them:
+        options = them.together("options", lambda: from_keywords(StepOptions, keywords))
         steps = them.together("the audit", begin)
         shapes = {name: tuple(p.shape) for name, p in steps.held.items()}
         if len({repr(one) for one in them.gather((options, shapes))}) > 1:
@@ -146,7 +148,7 @@ def _outcomes(
         bound=bound,
         same=seen.equal_states,
         seeds=seen.seeds,
-        unit=None if steps.low_gradients else sigma / divisor,
+        units=() if steps.low_gradients else (1.0, sigma, sigma / divisor),
     )
     yield from releases.sums(tolerance=_ROUNDING[steps.low_precision])
     yield from accountant(

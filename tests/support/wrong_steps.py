@@ -223,7 +223,7 @@ BUGS: dict[str, tuple[Loop, str, str]] = {
     "the same seed on all processes": (
         replace(SHARDED, draw="same"), "equal noise", "processes draw the same noise"),
     "noise before the reduction, divided twice": (
-        Loop(noise="twice"), "noise in total", "divided by the number of processes, {world}, twice"),
+        Loop(noise="twice"), "noise in total", "by the number of processes, {world}, twice"),
     "DTensors that draw equal values": (
         replace(SHARDED, draw="dtensor"), "equal noise", "a DTensor on the CPU"),
     "clipping per shard": (

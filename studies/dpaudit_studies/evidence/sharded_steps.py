@@ -1,4 +1,4 @@
-"""Bugs of sharded training, planted one at a time, against ``dpaudit.audit_optimizer``; honest steps.
+"""Planted bugs of sharded training, and honest steps, against ``dpaudit.audit_optimizer``.
 
     python -m dpaudit_studies.evidence.sharded_steps                # the table, two processes
     python -m dpaudit_studies.evidence.sharded_steps --honest 1000  # how often honest steps fail
@@ -82,11 +82,11 @@ def work(rank: int, args: Any, folder: str) -> None:
 
 
 def main() -> None:
-    import torch
+    from torch.multiprocessing.spawn import spawn
 
     args = options(__doc__, world=2, honest=0, repeats=32, seed=1, out=Path)
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(work, (args, folder), nprocs=args.world)
+        spawn(work, (args, folder), nprocs=args.world)
 
 
 if __name__ == "__main__":
