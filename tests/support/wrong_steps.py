@@ -201,19 +201,12 @@ class Loop:
         self.build()
         data = 20 * RECORDS
         rate = RECORDS / data / (1 if self.rate_of == "all" else self.world)
-        return dpaudit.audit_optimizer(  # type: ignore[return-value]
-            self.optimizer,
-            model=self.model,
-            step=self.step,
-            batch=self.batch,
-            loss=loss,
-            noise_multiplier=SIGMA,
-            max_grad_norm=BOUND,
-            divisor=RECORDS,
-            data_records=data,
-            sample_rate=rate,
-            **({"alpha": ALPHA} | options),
-        )
+        claim = {"noise_multiplier": SIGMA, "max_grad_norm": BOUND, "divisor": RECORDS}
+        rates = {"data_records": data, "sample_rate": rate, "alpha": ALPHA}
+        return dpaudit.audit_optimizer(
+            self.optimizer, model=self.model, step=self.step, batch=self.batch, loss=loss,
+            **(claim | rates | options),
+        )  # fmt: skip
 
 
 SHARDED = Loop(sharded=True)
