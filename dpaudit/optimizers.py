@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import torch
 
     from dpaudit.queries.opacus.dry_run import DryRun
+    from dpaudit.step_audit.result import StepResult
 
 __all__ = [
     "ClippingResult",
@@ -216,8 +217,12 @@ class OptimizerResult(Described):
         return text + again
 
 
-def describe(result: OptimizerResult) -> Report:
-    """The report of an audit of one step of an optimizer: its three parts."""
+def describe(result: OptimizerResult | StepResult) -> Report:
+    """The report of an audit of one step of an optimizer: its three parts, or its tests."""
+    if not isinstance(result, OptimizerResult):
+        from dpaudit.step_audit.result import describe_step
+
+        return describe_step(result)
     parts = {name: (part.verdict, _sentence_of(part)) for name, part in result._parts.items()}
     table = Table(
         columns=(
@@ -297,11 +302,32 @@ def audit_optimizer(
     optimizer: Any,
     *,
     engine: Any = None,
+    step: Callable[[Any], object] | None = None,
+    batch: Any = None,
+    model: Any = None,
+    loss: Callable[[Any, Any], Any] | None = None,
     options: OptimizerOptions | None = None,
     progress: Progress | None = None,
     **keywords: Any,
-) -> OptimizerResult:
-    """Audit one step of an Opacus optimizer: its noise, its clipping and its ε.
+) -> OptimizerResult | StepResult:
+    """Audit one step of an Opacus optimizer, or with ``step`` a real step of any training loop.
+
+    **Any loop** (DDP, FSDP2, tensor parallel, LoRA, compiled, your own): ``step(batch)`` takes one
+    logical step of your loop, from zeroing gradients to the optimizer's step. Call the audit on all
+    processes together, each with its part of the batch; equal batches are the same records.
+    ``model`` is what the step trains, ``optimizer`` what it steps with (None: the loop changes
+    parameters itself, by ``learning_rate`` × the noisy gradient). ``loss(model, record)`` is the
+    loss of a batch of one record, by which a plain copy of the model gives each record's gradient;
+    a model that returns ``.loss``, as transformers' do, needs none. ``batch`` is a tensor, or a
+    tuple, list or dictionary of tensors, one record in each row. The step runs ``repeats`` times
+    from one state, dropout off, and everything is put back. What the torch optimizer is handed on
+    each process is compared: repeats differ by the noise alone, their mean is the clipped sum.
+    Replicas must be equal bit by bit. ``divisor`` divides the noisy sum over all processes;
+    ``data_records`` is the size of the data set, for the accountant's sample rate. The result is
+    the same on all processes (:class:`~dpaudit.step_audit.result.StepResult`); the options are
+    those of :class:`~dpaudit.step_audit.run.StepOptions`.
+
+    **An Opacus optimizer alone**, in one process:
 
     ``optimizer`` is what ``PrivacyEngine().make_private(...)`` returned: the optimizer, or all
     that it returned. The claim is N(0, σ²) with σ = ``noise_multiplier`` × ``max_grad_norm``, by
@@ -332,12 +358,19 @@ def audit_optimizer(
         SamplerError: a step raised, or returned something that is not a number.
     """
     try:
-        from dpaudit.queries.opacus.dry_run import dry_run
+        if step is None:
+            from dpaudit.queries.opacus.dry_run import dry_run
+        else:
+            from dpaudit.step_audit.run import audit_step
     except ModuleNotFoundError as error:
         raise UsageError(
             f"optimizer: {error.name} is not installed; pip install 'dpaudit[opacus]'"
         ) from None
 
+    if step is not None:
+        chosen = None if optimizer is None else _optimizer_of(optimizer)
+        given = {"step": step, "batch": batch, "model": model, "loss": loss, "engine": engine}
+        return audit_step(chosen, **given, keywords=keywords)
     options = from_keywords(OptimizerOptions, keywords, options)
     if engine is not None and not hasattr(engine, "accountant"):
         raise UsageError(f"engine={type(engine).__name__}: must be the PrivacyEngine")
@@ -351,8 +384,8 @@ def audit_optimizer(
         audit = _StepAudit(dry, type(private).__name__, options, progress)
         noise = audit.noise(sigma)
         claim = PrivacyClaim(one_step, delta, bound / sigma)
-        step = audit.releases(claim, bound=bound, seconds=seconds)
-    verdicts = {noise.verdict, clipping.verdict, step.verdict}
+        released = audit.releases(claim, bound=bound, seconds=seconds)
+    verdicts = {noise.verdict, clipping.verdict, released.verdict}
     run, note = _note(engine, delta=delta, multiplier=sigma / bound, one_step=one_step)
     result = OptimizerResult(
         verdict=max(verdicts, key=_SEVERITY.index),
@@ -360,7 +393,7 @@ def audit_optimizer(
         alpha=options.alpha,
         noise=noise,
         clipping=clipping,
-        step=step,
+        step=released,
         delta=delta,
         step_epsilon=one_step,
         run_epsilon=run,
@@ -369,7 +402,7 @@ def audit_optimizer(
     )
     again = result.reproduce
     return dataclasses.replace(
-        result, noise=with_command(noise, again), step=with_command(step, again)
+        result, noise=with_command(noise, again), step=with_command(released, again)
     )
 
 
@@ -422,12 +455,15 @@ class _StepAudit:
             return audit_mechanism_subject(subject, request, progress=bar)
 
 
-def assert_private_step(optimizer: Any, *, alpha: float = 1e-4, **options: Any) -> OptimizerResult:
+def assert_private_step(
+    optimizer: Any, *, alpha: float = 1e-4, **options: Any
+) -> OptimizerResult | StepResult:
     """Fail unless :func:`audit_optimizer` finds nothing; returns its result.
 
     One line after ``make_private``, or in a test::
 
         dpaudit.assert_private_step(optimizer)
+        dpaudit.assert_private_step(optimizer, model=model, step=step, batch=batch, loss=loss)
 
     The options are those of :func:`audit_optimizer`. α is smaller here: an honest optimizer fails
     one run in 10,000.

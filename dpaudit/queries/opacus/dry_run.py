@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 
 from dpaudit.errors import UsageError
 from dpaudit.queries.opacus.draw import check_alike, check_opacus, noise_scale
 from dpaudit.randomness import KeyedStream
+from dpaudit.step_audit.restore import restored_randomness
 
 __all__ = ["DryRun", "DryStep", "dry_run"]
 
@@ -135,7 +134,8 @@ def dry_run(optimizer: DPOptimizer, *, seed: str) -> Iterator[DryRun]:
     attributes = [dict(vars(owner)) for owner in owners]
     before = [{name: getattr(p, name, _ABSENT) for name in _OF_A_PARAMETER} for p in parameters]
     values = [p.detach().clone() for p in parameters]
-    with _randomness(optimizer.generator, seed):
+    fixed = KeyedStream.from_seed(seed).child("dry run").numpy().integers(2**63)
+    with restored_randomness([optimizer.generator], int(fixed)):
         try:
             optimizer.step_hook = None
             if "joint_draw" in vars(optimizer):
@@ -159,24 +159,6 @@ def _put_back(p: torch.nn.Parameter, attribute: dict[str, Any], value: torch.Ten
     if not torch.equal(p, value):
         with torch.no_grad():
             p.copy_(value)
-
-
-@contextmanager
-def _randomness(generator: Any, seed: str) -> Iterator[None]:
-    """Random states that are put back; torch's follow from ``seed`` until then."""
-    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 it is the user's
-    own = None if generator is None else generator.get_state()
-    cuda: Any = torch.cuda
-    devices = list(range(cuda.device_count())) if cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(KeyedStream.from_seed(seed).child("dry run").numpy().integers(2**63))
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(legacy)  # noqa: NPY002
-            if own is not None:
-                generator.set_state(own)
 
 
 def _check(optimizer: Any) -> None:

@@ -1,0 +1,154 @@
+"""The clipped sum by its definition: a plain copy of the model, one backward per record."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from dpaudit.errors import UsageError
+from dpaudit.step_audit.observe import Observed, Steps, content
+from dpaudit.step_audit.ranks import Ranks
+
+__all__ = ["CLIPPED", "RAW", "Oracle", "plain_copy"]
+
+Array = npt.NDArray[np.float64]
+
+CLIPPED, RAW, ALONE = "clipped", "no record is clipped", "each parameter is clipped alone"
+SHARD = "each process's shard is clipped alone"
+_FACTORS = tuple(sign * 4.0**k for k in range(1, 6) for sign in (1, -1))
+_OUTLIER = 4.0
+"""The norm that some record's gradient should have, in clipping bounds."""
+_NOT_COPIED = ("hook", "composable", "compiled", "activations")
+
+
+def plain_copy(model: nn.Module) -> nn.Module:
+    """A copy of the model with whole parameters, without hooks, shards or compiled code.
+
+    All processes of a sharded model must call it together.
+    """
+    memo: dict[int, Any] = {}
+    parameter: Any
+    for parameter in model.parameters():
+        whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+        copied = nn.Parameter(whole.detach().clone(), requires_grad=parameter.requires_grad)
+        memo[id(parameter)] = copied
+    for module in reversed(list(model.modules())):  # children first
+        cls = type(module)
+        if "FSDPModule" in {base.__name__ for base in cls.__bases__}:
+            cls = cls.__bases__[1]
+        memo[id(module)] = plain = cls.__new__(cls)
+        nn.Module.__init__(plain)
+        for name, value in vars(module).items():
+            if not any(word in name for word in _NOT_COPIED):
+                vars(plain)[name] = copy.deepcopy(value, memo)
+    result: nn.Module = memo[id(model)]
+    return result
+
+
+def _tensors(batch: Any) -> list[torch.Tensor]:
+    if isinstance(batch, torch.Tensor):
+        return [batch] if batch.ndim else []
+    values = batch.values() if isinstance(batch, Mapping) else batch
+    return [t for v in values if isinstance(v, (torch.Tensor, list, tuple)) for t in _tensors(v)]
+
+
+def _mapped(batch: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(batch, torch.Tensor):
+        return change(batch) if batch.ndim else batch
+    if isinstance(batch, Mapping):
+        return {name: _mapped(value, change) for name, value in batch.items()}
+    many = isinstance(batch, (list, tuple))
+    return type(batch)(_mapped(value, change) for value in batch) if many else batch
+
+
+def _enlarged(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    larger = tensor.clone()
+    larger[:1] *= factor if tensor.is_floating_point() else 1
+    return larger
+
+
+def _factor(bound: float, norm: float) -> float:
+    return min(1.0, bound / max(norm, 1e-300))
+
+
+class Oracle:
+    """Per-record gradients of a plain copy, by the user's loss; their clipped sum.
+
+    After :meth:`add_up`, ``sums`` has CLIPPED and what wrong ways to clip would give, each (n,), at
+    the numbers that are looked at; ``records`` is their number on all processes, ``largest`` the
+    largest norm of a gradient.
+    """
+
+    def __init__(self, steps: Steps, loss: Callable[[Any, Any], Any] | None, bound: float) -> None:
+        self._model, self._loss, self._bound = plain_copy(steps.model), loss, bound
+        parameters = dict(self._model.named_parameters())
+        self._wanted = {name: parameters[name] for name in steps.held}
+        self.sums: dict[str, Array] = {}
+        self.records, self.largest = 0, 0.0
+
+    def _gradient(self, batch: Any, at: int) -> tuple[dict[str, torch.Tensor], float]:
+        """The whole gradient of one record in float64, and its norm."""
+        record = _mapped(batch, lambda t: t[at : at + 1])
+        if self._loss is None and not isinstance(record, Mapping):
+            raise UsageError("loss=None: give loss(model, record), for a batch of one record")
+        value = self._loss(self._model, record) if self._loss else self._model(**record).loss
+        wanted = list(self._wanted.values())
+        found = torch.autograd.grad(value.sum(), wanted, allow_unused=True)
+        pairs = zip(self._wanted.items(), found, strict=True)
+        whole = {n: (torch.zeros_like(p) if g is None else g).double() for (n, p), g in pairs}
+        return whole, float(sum(g.square().sum() for g in whole.values())) ** 0.5
+
+    def outlying(self, batch: Any) -> Any:
+        """The batch; with a larger first record where no gradient is well above the bound."""
+        sizes = {len(t) for t in _tensors(batch)}
+        if len(sizes) != 1:
+            raise UsageError(
+                f"batch={type(batch).__name__} of {sorted(sizes)} rows: must be a tensor, or a "
+                "tuple, list or dictionary of tensors with one record in each row"
+            )
+        enough = _OUTLIER * self._bound
+        if all(self._gradient(batch, i)[1] < enough for i in range(*sizes)) and sizes != {0}:
+            for factor in _FACTORS:
+                larger = _mapped(batch, lambda t, by=factor: _enlarged(t, by))  # type: ignore[misc]
+                if enough <= self._gradient(larger, 0)[1] < float("inf"):
+                    return larger
+        return batch
+
+    def add_up(self, batch: Any, seen: Observed, ranks: Ranks) -> None:
+        """The sums over the records of all processes; equal batches are the same records."""
+        digest = hashlib.blake2b(b"".join(content(t) for t in _tensors(batch))).digest()
+        first = ranks.gather(digest).index(digest) == ranks.rank
+        records = len(_tensors(batch)[0]) if first else 0
+        shards = list({tuple(own.items()): own for own in seen.layouts}.values())
+        sums: dict[str, dict[str, torch.Tensor]] = {}
+        for i in range(records):
+            whole, norm = self._gradient(batch, i)
+            self.largest = max(self.largest, norm)
+            ways = {CLIPPED: {n: g * _factor(self._bound, norm) for n, g in whole.items()}}
+            ways[RAW] = whole
+            ways[ALONE] = {n: g * _factor(self._bound, float(g.norm())) for n, g in whole.items()}
+            if len(shards) > 1:
+                ways[SHARD] = {n: g.clone() for n, g in whole.items()}
+                for own in shards:
+                    pieces = [own[n].part(g) for n, g in ways[SHARD].items()]
+                    size = float(sum(piece.square().sum() for piece in pieces)) ** 0.5
+                    for piece in pieces:
+                        piece *= _factor(self._bound, size)
+            for way, grads in ways.items():
+                total = sums.setdefault(way, {})
+                total.update({n: total[n] + g if n in total else g for n, g in grads.items()})
+        flat = {
+            way: np.concatenate([own.chosen(own.part(total[n])) for n, _, own in seen.parts])
+            for way, total in sums.items()
+        }
+        every = ranks.gather((flat, records, self.largest))
+        names = dict.fromkeys(way for one in every for way in one[0])
+        self.sums = {w: np.sum([one[0][w] for one in every if w in one[0]], axis=0) for w in names}
+        self.records, self.largest = sum(one[1] for one in every), max(one[2] for one in every)

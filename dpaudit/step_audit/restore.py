@@ -1,0 +1,91 @@
+"""What a training step changes, put back: parameters, buffers, optimizers, accountants, chance."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["Saved", "local", "restored_randomness"]
+
+_OF_A_PARAMETER = ("grad", "grad_sample", "summed_grad")
+_ABSENT = object()
+
+
+def local(tensor: Any) -> torch.Tensor:
+    """This process's part of a DTensor, or the tensor itself; no part of a graph."""
+    own = tensor.detach()
+    part: torch.Tensor = own.to_local() if hasattr(own, "to_local") else own
+    return part
+
+
+@contextmanager
+def restored_randomness(generators: Sequence[Any], seed: int | None = None) -> Iterator[None]:
+    """Random states of torch, numpy, Python and ``generators``, put back at the end.
+
+    With ``seed``, torch's follow from it until then.
+    """
+    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 it is the user's
+    states = [(g, g.get_state()) for g in generators if g is not None]
+    cuda: Any = torch.cuda
+    devices = list(range(cuda.device_count())) if cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        if seed is not None:
+            torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)  # noqa: NPY002
+            for generator, state in states:
+                generator.set_state(state)
+
+
+class Saved:
+    """The state of a model, of its optimizers (the inner one last) and of accountants."""
+
+    def __init__(self, model: Any, optimizers: Sequence[Any], accountants: Sequence[Any]) -> None:
+        self._tensors = [(t, local(t).clone()) for t in (*model.parameters(), *model.buffers())]
+        self._attributes = [
+            (p, name, _copied(getattr(p, name, _ABSENT)))
+            for p in model.parameters()
+            for name in _OF_A_PARAMETER
+        ]
+        self._wrappers = [(o, _copied(vars(o), tensors=False)) for o in optimizers[:-1]]
+        self.histories = [(a, list(a.history)) for a in accountants]
+        self._inner = [(o, [dict(g) for g in o.param_groups], _copied(dict(o.state)))
+                       for o in optimizers[-1:]]  # fmt: skip
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """Make everything as it was."""
+        for tensor, value in self._tensors:
+            local(tensor).copy_(value)
+        for p, name, value in self._attributes:
+            if value is not _ABSENT:
+                setattr(p, name, _copied(value))
+            elif hasattr(p, name):
+                delattr(p, name)
+        for wrapper, own in self._wrappers:
+            vars(wrapper).clear()
+            vars(wrapper).update(_copied(own, tensors=False))
+        for accountant, history in self.histories:
+            accountant.history = list(history)
+        for inner, groups, state in self._inner:
+            for group, values in zip(inner.param_groups, groups, strict=True):
+                group.update(values)
+            inner.state.clear()
+            inner.state.update(_copied(state))
+
+
+def _copied(value: Any, *, tensors: bool = True) -> Any:
+    """Lists and dictionaries anew, and tensors unless told otherwise."""
+    if type(value) is dict:
+        return {name: _copied(own, tensors=tensors) for name, own in value.items()}
+    if tensors and isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    return list(value) if type(value) is list else value
