@@ -74,6 +74,12 @@ def test_a_reproducer_shows_it(script: Path) -> None:
         norms = [float(line.rpartition(" ")[2]) for line in lines]
         least = (1.001, 1.01, 1.1)
         assert all(norm > above for norm, above in zip(norms[1::2], least, strict=True))
+    elif script.stem == "opacus_sharded":  # FSDP is right; then a, b, c, d
+        rows = [[float(x) for x in re.findall(r"\d+\.\d\d", line)] for line in lines]
+        ratios = [measured / claimed for measured, claimed, *_ in rows]
+        assert ratios == pytest.approx([1, 1, 1 / 4, 4, 5 / 8.01], rel=0.02)
+        assert [apart for _, _, apart, _ in rows] == pytest.approx([0, 50**0.5, 0, 0, 0], rel=0.02)
+        assert rows[1][3] == pytest.approx(5 / 2**0.5, rel=0.02)
     elif script.stem == "torch_norm":
         errors = [[float(x) for x in re.findall(r"[-+][\d.]+e-\d+", line)] for line in lines]
         assert all(abs(right) < 1e-11 for _, right in errors)
