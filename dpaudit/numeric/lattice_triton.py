@@ -86,15 +86,11 @@ def _block(key, counter, first, second):  # type: ignore[no-untyped-def]
         a2, b3, c0, d1 = _quarter(a2, b3, c0, d1)
         a3, b0, c1, d2 = _quarter(a3, b0, c1, d2)
     return (
-        _pair(a0 + p0, a1 + p1),
-        _pair(a2 + p2, a3 + p3),
-        _pair(b0 + q0, b1 + q1),
-        _pair(b2 + q2, b3 + q3),
-        _pair(c0 + r0, c1 + r1),
-        _pair(c2 + r2, c3 + r3),
-        _pair(d0 + s0, d1 + s1),
-        _pair(d2 + s2, d3 + s3),
-    )
+        _pair(a0 + p0, a1 + p1), _pair(a2 + p2, a3 + p3),
+        _pair(b0 + q0, b1 + q1), _pair(b2 + q2, b3 + q3),
+        _pair(c0 + r0, c1 + r1), _pair(c2 + r2, c3 + r3),
+        _pair(d0 + s0, d1 + s1), _pair(d2 + s2, d3 + s3),
+    )  # fmt: skip
 
 
 @_compiled()
