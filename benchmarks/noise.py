@@ -50,15 +50,12 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
     # the last one draws float64 on the CPU
     names = names if device.type == "cpu" and dtype == torch.float64 else names[:2]
     seconds = in_turn({name: ours(name) for name in names}, repeats=repeats, settle=settle)
-    key = SEED.child("exact").bytes(32)
-
-    def exact(i: int) -> None:
-        zeros = torch.zeros((1, d), dtype=dtype, device=device)
-        add_lattice_noise(zeros, sigma=2.0, key=key, start=i * d)
-
+    key, like = SEED.child("exact").bytes(32), {"dtype": dtype, "device": device}
     others = {  # apart, so that ours are compared undisturbed
-        "exact": exact,
-        "torch": lambda _: torch.empty((1, d), dtype=dtype, device=device).normal_(0, 2.0),
+        "exact": lambda i: add_lattice_noise(
+            torch.zeros((1, d), **like), sigma=2.0, key=key, start=i * d
+        ),
+        "torch": lambda _: torch.empty((1, d), **like).normal_(0, 2.0),
         "numpy": lambda _: rng.standard_normal((1, d), dtype=kind) * kind(2.0),
     }
     seconds |= in_turn(others, repeats=repeats, settle=settle)

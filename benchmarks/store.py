@@ -59,15 +59,11 @@ def fill(folder: Path, *, cells: int) -> tuple[float, float]:
         for start in range(0, cells, BATCH):
             some = [
                 CellResult(
-                    cell=grid[i].id,
-                    kind="attack",
-                    settings=grid[i].settings,
-                    outcome=outcome,
-                    seconds=1.0,
-                    provenance=origin,
+                    cell=grid[i].id, kind="attack", settings=grid[i].settings, outcome=outcome,
+                    seconds=1.0, provenance=origin,
                 )
                 for i in range(start, min(cells, start + BATCH))
-            ]
+            ]  # fmt: skip
             took = clocked(partial(store.add_all, list(enumerate(some, start))))
             wall, cpu = wall + took[1], cpu + took[2]
     return wall, cpu

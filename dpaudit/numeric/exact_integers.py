@@ -69,10 +69,10 @@ _SLACK = 2.0**-44
 
 _U = np.uint64
 _GUIDE, _COARSE, _FINE, _SIGN = 13, 25, 13, 25  # bits of B (the guide's, all), of A; the sign's bit
+_BITS = _COARSE, _FINE
 _UNIT = 64 - _COARSE
 _TO_GUIDE, _TO_BORDER, _REST = _U(64 - _GUIDE), _U(_UNIT - 20), np.uint32((1 << 20) - 1)
 _TO_FINE, _TO_BLOCK, _BLOCK = _U(_COARSE), _U(38), _U((1 << 13) - 1)
-_TO_SIGN = _U(_SIGN)
 jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 
@@ -160,7 +160,7 @@ def _trials(word, position, key, more, hints, lows, highs, shape, bits):  # type
                 accept = _below(np.float64(a) * 2.0**-48, 2.0**-48, y)
                 if accept < 0:
                     return 0, False
-        negative = (word >> _TO_SIGN) & _U(1)
+        negative = (word >> _U(_SIGN)) & _U(1)
         if accept and (start + place or not (p and negative)):
             return -(start + place) if negative else start + place, True
         trial += 1
@@ -204,8 +204,8 @@ def _double(x: Any) -> float:
 
 
 @lru_cache(maxsize=32)
-def table_of(law: IntegerLaw, coarse: int = _COARSE, fine: int = _FINE) -> Table:
-    """A law's table. ``coarse`` and ``fine`` bits of B and A are looked at first; few: all late."""
+def table_of(law: IntegerLaw, bits: tuple[int, int] = _BITS) -> Table:
+    """A law's table. So many ``bits`` of B and A are looked at first; few: all late."""
     top = (1 << 64) - 1  # the highest word is open, whatever the block
     borders = [[min(x, top) for x in xs] for xs in law.blocks(64)]
     size = min(next(k + 1 for k, high in enumerate(borders[1]) if high == top), 1 << 13)
@@ -219,23 +219,18 @@ def table_of(law: IntegerLaw, coarse: int = _COARSE, fine: int = _FINE) -> Table
         hints[i], away, border, last = k, lows[k] - first, (1 << _COARSE - _GUIDE) - 1, k
         if 0 <= away < 1 << cells:  # a border: one, and in one unit?
             border, last = away >> _UNIT, k + 1
-            if (
-                last == size
-                or lows[last] - first < 1 << cells
-                or highs[k] - first >> _UNIT > border
-            ):
+            if last == size or lows[last] - first < 1 << cells:
                 continue
-        if away >= 0 and steep[last] < 1 << _FINE and (coarse, fine) == (_COARSE, _FINE):
+            if highs[k] - first >> _UNIT > border:
+                continue
+        if away >= 0 and steep[last] < 1 << _FINE and bits == _BITS:
             accepted = (1 << _FINE) - 1 - steep[last]  # 1 less, for what follows A in the word
             guide[i] = accepted << 51 | k << 38 | border << 20 | int(_REST)
-    return Table(
-        guide,
-        hints,
-        np.array(lows, np.uint64),
-        np.array(highs, np.uint64),
-        np.array([_double(law.linear), _double(law.quadratic)]),
-        np.array([law.block.bit_length() - 1, coarse, fine], np.uint64),
+    shape = np.array([_double(law.linear), _double(law.quadratic)])
+    low, high, sizes = (
+        np.array(xs, np.uint64) for xs in (lows, highs, (law.block.bit_length() - 1, *bits))
     )
+    return Table(guide, hints, low, high, shape, sizes)
 
 
 def _steepest(law: IntegerLaw, size: int) -> list[int]:
@@ -257,11 +252,9 @@ def _private(key: bytes, position: int, trial: int, first: int, last: int) -> It
         yield from out[first : last + 1].tolist()
 
 
-def settled(
-    law: IntegerLaw, *, key: bytes, position: int, coarse: int = _COARSE, fine: int = _FINE
-) -> int:
+def settled(law: IntegerLaw, *, key: bytes, position: int, bits: tuple[int, int] = _BITS) -> int:
     """The number at one position in exact arithmetic, by the module's first paragraph."""
-    bulk = np.empty(8, np.uint64)
+    (coarse, fine), bulk = bits, np.empty(8, np.uint64)
     BulkWords(key).fill(bulk, counter=position // 8)
     for trial in count():
         word = next(_private(key, position, trial, 0, 0)) if trial else int(bulk[position % 8])
@@ -270,17 +263,16 @@ def settled(
         place, negative = word & (law.block - 1), word >> _SIGN & 1
         prefix = (word >> (64 - _COARSE - fine)) & ((1 << fine) - 1)
         value = k * law.block + place
-        if law.decide_accept(k, place, prefix, fine, a) and (
-            value or not (law.block > 1 and negative)
-        ):
+        refused = law.block > 1 and negative and not value
+        if law.decide_accept(k, place, prefix, fine, a) and not refused:
             return -value if negative else value
     raise AssertionError
 
 
 def check_positions(
-    *, start: int, rows: int, columns: int, stride: int | None
-) -> tuple[int, int, int]:
-    """Return (rows, columns, stride) of the same positions, in one row if they follow each other.
+    *, start: int, rows: int = 1, columns: int, stride: int | None = None
+) -> tuple[int, int, int, int]:
+    """Return (start, rows, columns, stride), in one row if all positions follow each other.
 
     Raises:
         UsageError: positions outside 0 … 2^60 − 1.
@@ -290,7 +282,7 @@ def check_positions(
         raise UsageError(
             f"start={start}, stride={stride}: positions must lie in 0 … 2^60 - 1; begin lower"
         )
-    return (1, rows * columns, 0) if stride == columns else (rows, columns, stride)
+    return (start, *((1, rows * columns, 0) if stride == columns else (rows, columns, stride)))
 
 
 def visit(
@@ -298,12 +290,8 @@ def visit(
     finish: Callable[[int, npt.NDArray[np.int64]], None],
     *,
     key: bytes,
-    start: int,
-    rows: int,
-    columns: int,
-    stride: int | None,
-    coarse_bits: int = _COARSE,
-    fine_bits: int = _FINE,
+    bits: tuple[int, int] = _BITS,
+    **positions: Any,
 ) -> None:
     """Hand the numbers of :func:`integers_at` in chunks to ``finish(at, numbers)``, on all cores.
 
@@ -313,9 +301,9 @@ def visit(
     Raises:
         UsageError: as :func:`integers_at`.
     """
-    rows, columns, stride = check_positions(start=start, rows=rows, columns=columns, stride=stride)
+    start, rows, columns, stride = check_positions(**positions)
     key_words(key)
-    table, parts = table_of(law, coarse_bits, fine_bits), (columns - 2) // _CHUNK + 2
+    table, parts = table_of(law, bits), (columns - 2) // _CHUNK + 2
 
     def work(first: int, last: int) -> None:
         words, stream = np.empty(_CHUNK, np.uint64), BulkWords(key)
@@ -331,9 +319,7 @@ def visit(
             own = words[skip : skip + high - low]
             left, numbers = _numbers(own, low, stream.key, table, late, open_), own.view(np.int64)
             for i in open_[:left].tolist():
-                numbers[i] = settled(
-                    law, key=key, position=low + i, coarse=coarse_bits, fine=fine_bits
-                )
+                numbers[i] = settled(law, key=key, position=low + i, bits=bits)
             finish(row * columns + low - begin, numbers)
 
     spread(work, rows * parts, rows * columns)
@@ -347,8 +333,7 @@ def integers_at(
     rows: int = 1,
     columns: int,
     stride: int | None = None,
-    coarse_bits: int = _COARSE,
-    fine_bits: int = _FINE,
+    bits: tuple[int, int] = _BITS,
 ) -> npt.NDArray[np.int64]:
     """Numbers of one long sequence of independent integers of that law, shape (rows, columns).
 
@@ -359,9 +344,8 @@ def integers_at(
 
     Formal guarantee: exact, given that ChaCha20 under ``key`` (32 bytes) gives uniform bits; see
     the module's docstring. With one key each position must serve one value only, of one law.
-    ``coarse_bits`` and ``fine_bits`` say how many bits the compiled loop looks at first: they
-    change the speed and the numbers, not the law (tests use few). The law's scale must not exceed
-    :data:`LARGEST_SCALE`.
+    ``bits``, of B and of A, is how many the compiled loop looks at first: it changes the speed and
+    the numbers, not the law (tests use few). The law's scale must not exceed :data:`LARGEST_SCALE`.
 
     Raises:
         UsageError: a key of another length, or positions outside 0 … 2^60 − 1.
@@ -371,17 +355,8 @@ def integers_at(
     def copy(at: int, numbers: npt.NDArray[np.int64]) -> None:
         out[at : at + len(numbers)] = numbers
 
-    visit(
-        law,
-        copy,
-        key=key,
-        start=start,
-        rows=rows,
-        columns=columns,
-        stride=stride,
-        coarse_bits=coarse_bits,
-        fine_bits=fine_bits,
-    )
+    positions = {"start": start, "rows": rows, "columns": columns, "stride": stride}
+    visit(law, copy, key=key, bits=bits, **positions)
     return out.reshape(rows, columns)
 
 

@@ -85,8 +85,7 @@ def release_on_lattice(
     exact = str(query.dtype).rpartition(".")[2] == "float32" and granularity <= 2.0**74
     flat = np.array(to_numpy(query if exact else double(query)), order="C").reshape(-1)
     _check_range(flat, margin=margin, granularity=granularity, whole=whole, name=name)
-    at = {"key": stream.bytes(KEY_BYTES), "start": 0, "rows": 1, "columns": n * d, "stride": None}
-    _add_noise(flat, law, granularity, **at)
+    _add_noise(flat, law, granularity, key=stream.bytes(KEY_BYTES), start=0, columns=n * d)
     return in_dtype(flat.reshape(n, d), query.dtype, device_of(query))
 
 
@@ -115,7 +114,9 @@ def _chunk(values: Any, at: int, size: int) -> npt.NDArray[Any]:
     return part.astype(np.float32) if isinstance(part, np.ndarray) else part.float().numpy()
 
 
-def _add_noise(values: Any, law: IntegerLaw, granularity: float, **positions: Any) -> None:
+def _add_noise(
+    values: Any, law: IntegerLaw, granularity: float, *, key: bytes, **positions: Any
+) -> None:
     """Numbers of :func:`~dpaudit.numeric.exact_integers.integers_at` on ``values`` (n,) in place.
 
     One pass on all cores. 16-bit values are rounded by way of float32.
@@ -128,7 +129,7 @@ def _add_noise(values: Any, law: IntegerLaw, granularity: float, **positions: An
             values[at : at + len(noise)] = part if library(values) is np else tensor(part)
             values[at : at + len(noise)] += 0.0  # float16 may have made a −0.0
 
-    visit(law, finish, **positions)
+    visit(law, finish, key=key, **positions)
 
 
 def _all_within(values: Any, most: float) -> bool:
@@ -155,7 +156,7 @@ def lattice_step(sigma: float) -> float:
         UsageError: multiples of it up to 2^53 are not doubles.
     """
     exponent = math.frexp(sigma)[1] - 1 - _FINENESS
-    if not -1022 <= exponent <= 969:
+    if not -1022 <= exponent <= 969:  # as in _is_step
         raise UsageError(
             f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are not doubles; "
             "change the query's unit"
@@ -173,21 +174,17 @@ def check_granularity(sigma: float, granularity: float | None) -> float:
     sigma, g = check_sigma(sigma), granularity
     if g is None:
         return lattice_step(sigma)
-    if isinstance(g, (str, bool)) or not 0 < g < math.inf or math.frexp(g)[0] != 0.5:
+    if isinstance(g, (str, bool)) or not _is_step(g) or not 1 <= sigma / g <= LARGEST_SCALE:
         raise UsageError(
-            f"granularity={g}: must be a power of two; write e.g. {lattice_step(sigma)!r}"
+            f"granularity={g}: must be a power of two between sigma/2^32 and sigma={sigma}, and in "
+            f"2^-1022…2^969; write e.g. {lattice_step(sigma)!r}"
         )
-    g = float(g)
-    if not 1 <= sigma / g <= LARGEST_SCALE:
-        raise UsageError(
-            f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; "
-            f"write e.g. {lattice_step(sigma)!r}"
-        )
-    if not 2.0**-1022 <= g <= 2.0**969:
-        raise UsageError(
-            f"granularity={g}: multiples of it up to 2^53 are not doubles; change the query's unit"
-        )
-    return g
+    return float(g)
+
+
+def _is_step(g: float) -> bool:
+    """Whether g is a power of two whose multiples up to 2^53 are doubles."""
+    return 2.0**-1022 <= g <= 2.0**969 and math.frexp(g)[0] == 0.5
 
 
 def add_on_lattice(
@@ -224,7 +221,7 @@ def add_on_lattice(
             f"noise of shape {tuple(noise.shape)}: needs the query's {tuple(query.shape)}, "
             "one row per release"
         )
-    if not 2.0**-1022 <= granularity <= 2.0**969 or math.frexp(granularity)[0] != 0.5:
+    if not _is_step(granularity):
         raise UsageError(
             f"granularity={granularity}: must be a power of two in 2^-1022…2^969; "
             "take lattice_step(sigma)"
@@ -258,10 +255,7 @@ def add_on_lattice(
 def _plain(values: Array) -> npt.NDArray[Any] | None:
     """A contiguous float32 or float64 array of these values, if they are on the CPU."""
     if library(values) is not np:
-        if values.device.type != "cpu" or str(values.dtype) not in (
-            "torch.float32",
-            "torch.float64",
-        ):
+        if values.device.type != "cpu" or str(values.dtype)[-7:] not in ("float32", "float64"):
             return None
         values = to_numpy(values)
     elif values.dtype not in (np.float32, np.float64):
@@ -279,9 +273,8 @@ def _by_torch(
     for value, own, factor in zip(query, noise, factors.tolist(), strict=True):
         for at in range(0, len(own), _CHUNK_TORCH):
             part = own[at : at + _CHUNK_TORCH]
-            steps = torch.round(
-                value[at : at + _CHUNK_TORCH].to(part.device, torch.float64) / granularity
-            )
+            piece = value[at : at + _CHUNK_TORCH].to(part.device, torch.float64)
+            steps = torch.round(piece / granularity)
             added = torch.round(part.double() * (factor / granularity))
             inside = (steps.abs() < _WHOLE // 2) & (added.abs() < _WHOLE // 2)
             wrong |= 0 if bool(inside.all()) else BEYOND_LATTICE
@@ -324,29 +317,14 @@ def add_lattice_noise(
     if not len(flat):
         return
     name, margin = "add_lattice_noise", math.ceil(NORMAL_REACH * sigma / g)
-    largest = float((np if library(values) is np else _torch()).finfo(values.dtype).max)
+    largest = float(library(values).finfo(values.dtype).max)
     limit = min(_WHOLE - margin, (largest - NORMAL_REACH * sigma) / g)
     _check_range(flat, margin=_WHOLE - limit, granularity=g, whole=False, name=name)
-    at: Any = {
-        "key": key,
-        "start": start,
-        "rows": rows,
-        "columns": len(flat) // rows,
-        "stride": stride,
-    }
-    law = IntegerLaw.gaussian(sigma / g)
-    if isinstance(flat, np.ndarray) or flat.device.type == "cpu":
-        _add_noise(flat, law, g, **at)
-    else:
-        from dpaudit.numeric.lattice_triton import add_noise
-
-        add_noise(flat, law, g, **at)
-
-
-def _torch() -> Any:
-    import torch
-
-    return torch
+    add = _add_noise
+    if library(flat) is not np and flat.device.type != "cpu":
+        from dpaudit.numeric.lattice_triton import add_noise as add
+    at = {"start": start, "rows": rows, "columns": len(flat) // rows, "stride": stride}
+    add(flat, IntegerLaw.gaussian(sigma / g), g, key=key, **at)
 
 
 def _flat(values: Array) -> Any:
@@ -419,11 +397,8 @@ def _check_range(values: Any, *, margin: float, granularity: float, whole: bool,
             )
         return
     beyond = values[~(abs(values) <= most)]
-    remedy = (
-        "divide the query"
-        if whole
-        else "take a coarser granularity (from public bounds, never from the data)"
-    )
+    coarser = "take a coarser granularity (from public bounds, never from the data)"
+    remedy = "divide the query" if whole else coarser
     raise UsageError(
         f"query value={float(beyond[0])!r}: {name} releases multiples of "
         f"granularity={granularity!r} below 2^53 steps that dtype={values.dtype} can hold, noise "

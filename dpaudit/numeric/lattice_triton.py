@@ -86,15 +86,11 @@ def _block(key, counter, first, second):  # type: ignore[no-untyped-def]
         a2, b3, c0, d1 = _quarter(a2, b3, c0, d1)
         a3, b0, c1, d2 = _quarter(a3, b0, c1, d2)
     return (
-        _pair(a0 + p0, a1 + p1),
-        _pair(a2 + p2, a3 + p3),
-        _pair(b0 + q0, b1 + q1),
-        _pair(b2 + q2, b3 + q3),
-        _pair(c0 + r0, c1 + r1),
-        _pair(c2 + r2, c3 + r3),
-        _pair(d0 + s0, d1 + s1),
-        _pair(d2 + s2, d3 + s3),
-    )
+        _pair(a0 + p0, a1 + p1), _pair(a2 + p2, a3 + p3),
+        _pair(b0 + q0, b1 + q1), _pair(b2 + q2, b3 + q3),
+        _pair(c0 + r0, c1 + r1), _pair(c2 + r2, c3 + r3),
+        _pair(d0 + s0, d1 + s1), _pair(d2 + s2, d3 + s3),
+    )  # fmt: skip
 
 
 @_compiled()
@@ -216,20 +212,12 @@ def _table(law: IntegerLaw, device: torch.device) -> tuple[torch.Tensor, ...]:
 
 
 def add_noise(
-    values: torch.Tensor,
-    law: IntegerLaw,
-    granularity: float,
-    *,
-    key: bytes,
-    start: int,
-    rows: int,
-    columns: int,
-    stride: int | None,
+    values: torch.Tensor, law: IntegerLaw, granularity: float, *, key: bytes, **positions: Any
 ) -> None:
     """``granularity``·(rint(value/``granularity``) + Z) over each value, (rows·columns,).
 
     ``values`` is contiguous and on a CUDA device; its values are within range (see
-    ``add_lattice_noise``). Z are the numbers of ``exact_integers.integers_at``.
+    ``add_lattice_noise``). Z are the numbers of ``exact_integers.integers_at`` at ``positions``.
 
     Raises:
         MissingExtraError: triton is not installed.
@@ -240,7 +228,7 @@ def add_noise(
             "device=cuda: exact noise there needs triton; "
             "pip install triton (CUDA builds of torch bring it)"
         )
-    rows, columns, stride = check_positions(start=start, rows=rows, columns=columns, stride=stride)
+    start, rows, columns, stride = check_positions(**positions)
     device, width, table = values.device, law.block, _table(law, values.device)
     words = torch.from_numpy(key_words(key).view(np.int32)).to(device)
     numbers = [1 / granularity, granularity, *table_of(law).shape]
@@ -255,19 +243,11 @@ def add_noise(
         tiles, where = triton.cdiv(d + 7, _TILE), (begin, stride, d, columns, width)
         with torch.cuda.device(values.get_device()):
             _first[(n * tiles,)](to, words, table[0], late, count, scale, *where, tiles, TILE=_TILE)
+            lists, size = (late, count, open_), len(table[1])
             _rest[(triton.cdiv(n * d, _LATE_TILE),)](
-                to,
-                words,
-                *table[1:],
-                late,
-                count,
-                open_,
-                scale,
-                *where,
-                len(table[1]),
-                STEPS=len(table[1]).bit_length(),
-                TILE=_LATE_TILE,
-            )
+                to, words, *table[1:], *lists, scale, *where, size,
+                STEPS=size.bit_length(), TILE=_LATE_TILE,
+            )  # fmt: skip
         for at in open_[: int(count[1])].tolist():
             position = begin + at // columns * stride + at % columns
             steps = torch.round(to[at].double() / granularity)

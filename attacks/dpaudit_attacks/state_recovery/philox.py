@@ -18,7 +18,6 @@ import numpy.typing as npt
 __all__ = ["TOLERANCE", "cuda_normal", "cuda_words", "offset_increment", "philox", "polar_normal"]
 
 Words = npt.NDArray[np.uint32]
-Cosines = npt.NDArray[np.bool_]
 Singles = npt.NDArray[np.float32]
 
 TOLERANCE = 2.0**-17  # times the value, above 1
@@ -60,7 +59,7 @@ def offset_increment(numel: int, *, processors: int = 132, threads: int = 2048) 
 
 def cuda_words(
     seed: int, *, numel: int, offset: int = 0, processors: int = 132, threads: int = 2048
-) -> tuple[Words, Cosines]:
+) -> tuple[Words, npt.NDArray[np.bool_]]:
     """The two words behind each value (2, numel), and where it is the cosine (numel,).
 
     ``processors``, and ``threads`` per processor, are the device's (here an H200's): values from
@@ -73,7 +72,7 @@ def cuda_words(
     return np.where(slot < 2, words[:2], words[2:]), slot % 2 == 1
 
 
-def polar_normal(words: Words, cosine: Cosines | bool) -> Singles:
+def polar_normal(words: Words, cosine: npt.NDArray[np.bool_] | bool) -> Singles:
     """Box and Muller's transform as curand does it: values (n,) of words (2, n)."""
     x, y = words.astype(np.float32).astype(np.float64)
     turn = np.float32(2.3283064e-10) * np.float32(6.2831855)

@@ -190,8 +190,9 @@ def _jax(noise: Noise, *, partitionable: bool) -> _Reader:
 
 
 @jit
-def _states(seeds, at, out):  # type: ignore[no-untyped-def]
+def _states(seeds, at):  # type: ignore[no-untyped-def]
     """Word ``at``, below 227, that ``init_genrand`` of each seed (n,) gives, not tempered (n,)."""
+    out = np.empty(len(seeds), np.uint32)
     w = np.empty((3, 512), np.uint32)  # one array, so that the inner loop is vectorised
     for begin in range(0, len(seeds), 512):
         part = seeds[begin : begin + 512]
@@ -205,12 +206,11 @@ def _states(seeds, at, out):  # type: ignore[no-untyped-def]
         both = (w[1] & np.uint32(1 << 31)) | (w[2] & np.uint32(0x7FFFFFFF))
         twisted = w[0] ^ (both >> np.uint32(1)) ^ (both & np.uint32(1)) * np.uint32(0x9908B0DF)
         out[begin : begin + 512] = twisted[: len(part)]
+    return out
 
 
 def _words(seeds: npt.NDArray[np.uint64], at: int) -> Words:
-    out = np.empty(len(seeds), np.uint32)
-    _states(seeds.astype(np.uint32), at, out)
-    return tempered(out)
+    return tempered(_states(seeds.astype(np.uint32), at))
 
 
 def _readers(noise: Noise, family: str) -> list[_Reader]:
@@ -268,8 +268,8 @@ def find_seed(
                 forecast = reader.values(seed, start)
                 k, log_p = agreement(noise, forecast, tolerance=reader.tolerance)
                 log_p = min(0.0, log_p + math.log(tries))
-                if best is None or log_p < best.log_p:
-                    best = Found(reader.name, seed, start, k, len(forecast), log_p)
+                one = Found(reader.name, seed, start, k, len(forecast), log_p)
+                best = one if best is None or log_p < best.log_p else best
                 if best.log_p < _CERTAIN:
                     pool.shutdown(cancel_futures=True)
                     return best, tries
@@ -285,11 +285,9 @@ def _starts(
             yield seed, int(start)
 
     def scan(task: tuple[int, int]) -> list[int]:
-        found: list[int] = []
-        for low in range(*task, _CHUNK):
-            seeds = np.arange(low, min(low + _CHUNK, task[1]), dtype=np.uint64)
-            found += seeds[reader.fits(seeds)].tolist()
-        return found
+        lows = range(*task, _CHUNK)
+        parts = (np.arange(a, min(a + _CHUNK, task[1]), dtype=np.uint64) for a in lows)
+        return [seed for part in parts for seed in part[reader.fits(part)].tolist()]
 
     tasks = [(a, min(a + _TASK, stop)) for low, stop in ranges for a in range(low, stop, _TASK)]
     for seeds in pool.map(scan, tasks):

@@ -7,10 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer, DPOptimizerFastGradientClipping
-from opacus.optimizers.ddpoptimizer import DistributedDPOptimizer
-from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import (
-    DistributedDPOptimizerFastGradientClipping,
-)
 from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
 from opacus.optimizers.optimizer import _mark_as_processed
 from opacus.validators import ModuleValidator
@@ -28,7 +24,7 @@ from dpaudit.queries.opacus.draw import (
     check_opacus,
     make_mitigation,
 )
-from dpaudit.queries.opacus.sharded import Group, reduces_later
+from dpaudit.queries.opacus.sharded import REDUCING_LATER, Group, reduces_later
 from dpaudit.types import Reference
 
 if TYPE_CHECKING:
@@ -85,17 +81,11 @@ def joint_class(cls: Any) -> type:
     )
 
 
-_KNOWN = tuple(
-    cls.add_noise
-    for cls in (
-        DPOptimizer,
-        DPOptimizerFastGradientClipping,
-        AdaClipDPOptimizer,
-        DistributedDPOptimizer,
-        DistributedDPOptimizerFastGradientClipping,
-        FSDPOptimizerFastGradientClipping,
-    )
-)
+_KNOWN = [
+    *(cls.add_noise for cls in (DPOptimizer, DPOptimizerFastGradientClipping, AdaClipDPOptimizer)),
+    *(cls.add_noise for cls in REDUCING_LATER),
+    FSDPOptimizerFastGradientClipping.add_noise,
+]
 
 
 def use_noise_source(

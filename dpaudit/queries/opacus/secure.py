@@ -14,14 +14,12 @@ from torch import distributed
 from torch.distributed.tensor import DTensor
 
 from dpaudit.errors import UsageError
-from dpaudit.numeric.lattice import add_lattice_noise, lattice_step
+from dpaudit.numeric.lattice import NORMAL_REACH, add_lattice_noise, lattice_step
 from dpaudit.queries.opacus.attach import replace_noise
 from dpaudit.queries.opacus.draw import JointDraw
 from dpaudit.queries.opacus.sharded import Place, local, total
 
 __all__ = ["secure_noise"]
-
-_TAIL = 64  # in σ: no noise is larger
 
 
 def secure_noise(optimizer: DPOptimizer) -> DPOptimizer:
@@ -78,11 +76,12 @@ def secure_noise(optimizer: DPOptimizer) -> DPOptimizer:
     return made
 
 
-def _joined(
-    gradient: torch.Tensor, p: torch.nn.Parameter
-) -> tuple[torch.dtype, torch.device] | None:
+_Row = tuple[torch.Tensor, torch.nn.Parameter, Place]
+
+
+def _joined(row: _Row) -> tuple[torch.dtype, torch.device] | None:
     """What gradients of whole parameters must share to be released at once; None for a shard."""
-    return None if isinstance(p, DTensor) else (gradient.dtype, gradient.device)
+    return None if isinstance(row[1], DTensor) else (row[0].dtype, row[0].device)
 
 
 @dataclass
@@ -107,8 +106,8 @@ class LatticeNoise:
         held = [part for one in sums if (part := local(one)).numel()]
         if not held:
             return
-        most = min(step * 2.0**53, *(torch.finfo(part.dtype).max for part in held)) - _TAIL * sigma
-        most /= getattr(optimizer, "world_size", 1)
+        most = min(step * 2.0**53, *(torch.finfo(part.dtype).max for part in held))
+        most = (most - NORMAL_REACH * sigma) / getattr(optimizer, "world_size", 1)
         norms = [torch.linalg.vector_norm(part, math.inf).double() for part in held]
         largest = float(torch.stack([norm.to(norms[0].device) for norm in norms]).max())
         if not largest <= most:
@@ -124,7 +123,7 @@ class LatticeNoise:
         """The sums over all processes with their noise, on the lattice; see ``secure_noise``."""
         released: list[torch.Tensor] = []
         rows = zip(sums, draw.parameters, draw.places, strict=True)
-        for together, run in itertools.groupby(rows, lambda row: _joined(row[0], row[1])):
+        for together, run in itertools.groupby(rows, _joined):
             parts = list(run)
             if together:
                 released += self._at_once(parts, reduce=draw.reduces, sigma=sigma, key=key)
@@ -141,12 +140,7 @@ class LatticeNoise:
         return released
 
     def _at_once(
-        self,
-        parts: Sequence[tuple[torch.Tensor, torch.nn.Parameter, Place]],
-        *,
-        reduce: bool,
-        sigma: float,
-        key: bytes,
+        self, parts: Sequence[_Row], *, reduce: bool, sigma: float, key: bytes
     ) -> list[torch.Tensor]:
         """Whole parameters that follow each other: one copy, one reduction, one draw."""
         flat = torch.cat([one.detach().reshape(-1) for one, _, _ in parts])

@@ -22,6 +22,7 @@ from dpaudit.errors import UsageError
 from dpaudit.randomness import KEY_BYTES
 
 __all__ = [
+    "REDUCING_LATER",
     "Block",
     "Group",
     "Place",
@@ -33,6 +34,8 @@ __all__ = [
     "summed",
     "total",
 ]
+
+REDUCING_LATER = (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +142,7 @@ def blocks(shape: Sequence[int], index: Sequence[Sequence[int]]) -> Iterator[Blo
 
 def reduces_later(optimizer: Any) -> bool:
     """Whether Opacus sums this optimizer's gradients over processes after its noise."""
-    kinds = (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
-    return isinstance(optimizer, kinds)
+    return isinstance(optimizer, REDUCING_LATER)
 
 
 def summed(optimizer: Any, p: Any) -> torch.Tensor:

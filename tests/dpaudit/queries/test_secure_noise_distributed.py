@@ -226,8 +226,9 @@ def take_steps(name, rank, world):
     def add_noise(plain=optimizer.add_noise):
         sums = [summed(optimizer, p) for p in optimizer.params]
         if reduces_later(optimizer):
-            sums = [one.clone() for one in sums]
-            for one in sums:  # one at a time: the order of additions depends on the size
+            at_once = name in HONEST[world]  # secure_noise joins them
+            sums = [joined(sums)] if at_once else [one.clone() for one in sums]
+            for one in sums:  # as it does: the order of additions depends on the size
                 distributed.all_reduce(one)
         sums = joined(sums)
         plain()
