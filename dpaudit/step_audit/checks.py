@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,7 @@ _SEEDS = (*range(4096), 67280421310721)  # the last is torch's default
 _DIGITS = {"bfloat16": 7, "float16": 10}
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One test; p = 0 is certain. ``effect`` says what is off, ``cause`` its likeliest reason."""
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.step_audit.ranks import Ranks
+from dpaudit.ranks import Ranks
 from dpaudit.step_audit.restore import Saved, local, restored_randomness
 
 __all__ = ["Layout", "Observed", "Part", "Steps", "content", "listed", "observe"]
@@ -38,6 +39,11 @@ class Layout:
     offset: tuple[int, ...]
     shape: tuple[int, ...]
     count: int
+
+    @classmethod
+    def read(cls, offset: list[int], shape: list[int], count: int) -> Layout:
+        """From JSON."""
+        return cls(tuple(offset), tuple(shape), count)
 
     @classmethod
     def of(cls, p: Any, share: float) -> Layout:
@@ -145,6 +151,14 @@ class Steps:
         self.counted: tuple[float, float, int] | None = None
         self.generators = [o.generator for o in self.links if getattr(o, "generator", None)]
 
+    def claimed(self, name: str, given: float | None) -> float:
+        """What is ``given``, or an Opacus optimizer's own."""
+        own = [getattr(o, name) for o in self.links if hasattr(o, name)]
+        value = given or (own[0] if own else None)
+        if value is None or isinstance(value, (list, tuple)) or not float(value) > 0:
+            raise UsageError(f"{name}={value}: give the claimed one, a number above 0")
+        return float(value)
+
     @property
     def low_gradients(self) -> bool:
         """Whether gradients are of half precision."""
@@ -240,41 +254,48 @@ _KINDS = ("parameters before the step", "gradients handed on", "parameters after
 
 def observe(steps: Steps, ranks: Ranks) -> Observed:
     """Join what all processes saw: each part of a parameter once, and what is certain."""
-    digests = {name: [h.digest() for h in own] for name, own in steps.hashes.items()}
-    states = [torch.get_rng_state(), *(g.get_state() for g in steps.generators)]
-    seeds = [torch.initial_seed(), *(g.initial_seed() for g in steps.generators)]
-    state = [bytes(content(s)) for s in states]
-    every = ranks.gather((steps.layouts, digests, steps.bare, steps.outside, seeds, state))
+    every = [json.loads(said) for said in ranks.exchange(lambda: json.dumps(_own(steps)).encode())]
+    layouts = [{n: Layout.read(*own) for n, own in one["layouts"].items()} for one in every]
     owner: dict[tuple[str, Layout], int] = {}
     certain = []
     for name in steps.held:
-        for rank, own in enumerate(every):
-            first = owner.setdefault((name, own[0][name]), rank)
-            for kind, a, b in zip(_KINDS, every[first][1][name], own[1][name], strict=True):
-                if a != b:
-                    text = f"{name}: {kind} differ on ranks {first} and {rank}"
-                    certain.append(("replicas", text, "replicas of one parameter drift apart"))
-                    break
-    for at, finding, cause in (
-        (2, "parameters without noise", "no gradient of them reaches the optimizer"),
-        (3, "changes outside the optimizer", "frozen, or in no group of the private optimizer"),
-    ):
-        if names := sorted({str(n) for one in every for n in one[at]}):
+        for rank, one in enumerate(every):
+            first = owner.setdefault((name, layouts[rank][name]), rank)
+            both = zip(_KINDS, every[first]["digests"][name], one["digests"][name], strict=True)
+            if kinds := [kind for kind, a, b in both if a != b]:
+                text = f"{name}: {kinds[0]} differ on ranks {first} and {rank}"
+                certain.append(("replicas", text, "replicas of one parameter drift apart"))
+    for key, finding, cause in (
+        ("bare", "parameters without noise", "no gradient of them reaches the optimizer"),
+        ("outside", "changes outside the optimizer",
+         "frozen, or in no group of the private optimizer"),
+    ):  # fmt: skip
+        if names := sorted({n for one in every for n in one[key]}):
             certain.append((finding, listed(names), cause))
-    ends = np.cumsum([0, *(own.count for own in steps.layouts.values())])
-    x = np.stack(steps.rows)
-    mine = {
-        name: x[:, a:b]
-        for name, a, b in zip(steps.held, ends[:-1], ends[1:], strict=True)
-        if owner[name, steps.layouts[name]] == ranks.rank
-    }
-    arrays = ranks.gather(mine)
     parts = [(name, rank, layout) for (name, layout), rank in owner.items() if layout.count]
+    x, ends = np.stack(steps.rows), np.cumsum([0, *(o.count for o in steps.layouts.values())])
+    own = {name: x[:, a:b] for name, a, b in zip(steps.held, ends[:-1], ends[1:], strict=True)}
+    mine = [own[name] for name, rank, _ in parts if rank == ranks.rank]
+    sent = ranks.exchange(np.concatenate([x[:, :0], *mine], axis=1).tobytes)
+    arrays = [np.frombuffer(one).reshape(len(x), -1) for one in sent if one]
     return Observed(
-        parts=parts,
-        x=np.concatenate([arrays[rank][name] for name, rank, _ in parts], axis=1),
+        parts=sorted(parts, key=lambda part: part[1]),
+        x=np.concatenate(arrays, axis=1),
         certain=certain,
-        layouts=[one[0] for one in every],
-        seeds=sorted({seed for one in every for seed in one[4]}),
-        equal_states=ranks.size > 1 and all(one[5] == state for one in every),
+        layouts=layouts,
+        seeds=sorted({seed for one in every for seed in one["seeds"]}),
+        equal_states=ranks.size > 1 and all(one["states"] == every[0]["states"] for one in every),
     )
+
+
+def _own(steps: Steps) -> dict[str, Any]:
+    """What the others must know of this process."""
+    states = [torch.get_rng_state(), *(g.get_state() for g in steps.generators)]
+    return {
+        "layouts": {n: (own.offset, own.shape, own.count) for n, own in steps.layouts.items()},
+        "digests": {n: [h.hexdigest() for h in own] for n, own in steps.hashes.items()},
+        "bare": [*steps.bare],
+        "outside": [*steps.outside],
+        "seeds": [torch.initial_seed(), *(g.initial_seed() for g in steps.generators)],
+        "states": [hashlib.blake2b(content(state)).hexdigest() for state in states],
+    }

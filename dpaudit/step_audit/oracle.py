@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from dpaudit.errors import UsageError
+from dpaudit.ranks import Ranks
 from dpaudit.step_audit.observe import Observed, Steps, content
-from dpaudit.step_audit.ranks import Ranks
 
 __all__ = ["CLIPPED", "RAW", "Oracle", "plain_copy"]
 
@@ -74,6 +74,10 @@ def _enlarged(tensor: torch.Tensor, factor: float) -> torch.Tensor:
     return larger
 
 
+def _norm(parts: Mapping[str, torch.Tensor]) -> float:
+    return float(sum(g.square().sum() for g in parts.values())) ** 0.5
+
+
 def _factor(bound: float, norm: float) -> float:
     return min(1.0, bound / max(norm, 1e-300))
 
@@ -103,7 +107,7 @@ class Oracle:
         found = torch.autograd.grad(value.sum(), wanted, allow_unused=True)
         pairs = zip(self._wanted.items(), found, strict=True)
         whole = {n: (torch.zeros_like(p) if g is None else g).double() for (n, p), g in pairs}
-        return whole, float(sum(g.square().sum() for g in whole.values())) ** 0.5
+        return whole, _norm(whole)
 
     def outlying(self, batch: Any) -> Any:
         """The batch; with a larger first record where no gradient is well above the bound."""
@@ -124,31 +128,30 @@ class Oracle:
     def add_up(self, batch: Any, seen: Observed, ranks: Ranks) -> None:
         """The sums over the records of all processes; equal batches are the same records."""
         digest = hashlib.blake2b(b"".join(content(t) for t in _tensors(batch))).digest()
-        first = ranks.gather(digest).index(digest) == ranks.rank
+        first = ranks.exchange(lambda: digest).index(digest) == ranks.rank
         records = len(_tensors(batch)[0]) if first else 0
         shards = list({tuple(own.items()): own for own in seen.layouts}.values())
-        sums: dict[str, dict[str, torch.Tensor]] = {}
-        for i in range(records):
-            whole, norm = self._gradient(batch, i)
-            self.largest = max(self.largest, norm)
-            ways = {CLIPPED: {n: g * _factor(self._bound, norm) for n, g in whole.items()}}
-            ways[RAW] = whole
-            ways[ALONE] = {n: g * _factor(self._bound, float(g.norm())) for n, g in whole.items()}
-            if len(shards) > 1:
-                ways[SHARD] = {n: g.clone() for n, g in whole.items()}
-                for own in shards:
-                    pieces = [own[n].part(g) for n, g in ways[SHARD].items()]
-                    size = float(sum(piece.square().sum() for piece in pieces)) ** 0.5
-                    for piece in pieces:
-                        piece *= _factor(self._bound, size)
-            for way, grads in ways.items():
-                total = sums.setdefault(way, {})
-                total.update({n: total[n] + g if n in total else g for n, g in grads.items()})
-        flat = {
-            way: np.concatenate([own.chosen(own.part(total[n])) for n, _, own in seen.parts])
-            for way, total in sums.items()
-        }
-        every = ranks.gather((flat, records, self.largest))
-        names = dict.fromkeys(way for one in every for way in one[0])
-        self.sums = {w: np.sum([one[0][w] for one in every if w in one[0]], axis=0) for w in names}
-        self.records, self.largest = sum(one[1] for one in every), max(one[2] for one in every)
+        ways = (CLIPPED, RAW, ALONE, SHARD) if len(shards) > 1 else (CLIPPED, RAW, ALONE)
+        sums = {way: {n: torch.zeros_like(p).double() for n, p in self._wanted.items()}
+                for way in ways}  # fmt: skip
+
+        def work() -> bytes:
+            for i in range(records):
+                whole, norm = self._gradient(batch, i)
+                self.largest = max(self.largest, norm)
+                for n, g in whole.items():
+                    sums[CLIPPED][n] += g * _factor(self._bound, norm)
+                    sums[RAW][n] += g
+                    sums[ALONE][n] += g * _factor(self._bound, float(g.norm()))
+                for own in shards if SHARD in sums else ():
+                    pieces = {n: own[n].part(g) for n, g in whole.items()}
+                    factor = _factor(self._bound, _norm(pieces))
+                    for n, piece in pieces.items():
+                        own[n].part(sums[SHARD][n]).add_(piece, alpha=factor)
+            looked = [o.chosen(o.part(sums[w][n])) for w in ways for n, _, o in seen.parts]
+            return np.concatenate([*looked, [records, self.largest]]).tobytes()
+
+        own = ranks.together("loss", work)
+        every = np.stack([np.frombuffer(part) for part in ranks.exchange(lambda: own)])
+        self.sums = dict(zip(ways, every[:, :-2].sum(0).reshape(len(ways), -1), strict=True))
+        self.records, self.largest = int(every[:, -2].sum()), float(every[:, -1].max())
