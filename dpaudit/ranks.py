@@ -74,12 +74,7 @@ class Ranks:
         return [answer[1:] for answer in answers]
 
     def together(self, what: str, call: Callable[[], T]) -> T:
-        """``call()``, if it raises on no rank; ``what`` is its name in errors of :meth:`exchange`.
-
-        Raises:
-            UsageError: it raised one on a rank.
-            SamplerCrashError: it raised something else on a rank, or one did not answer.
-        """
+        """``call()``, if it raises on no rank; else errors of :meth:`exchange`, with ``what``."""
         values: list[T] = []
 
         def work() -> bytes:

@@ -41,11 +41,6 @@ class Layout:
     count: int
 
     @classmethod
-    def read(cls, offset: list[int], shape: list[int], count: int) -> Layout:
-        """From JSON."""
-        return cls(tuple(offset), tuple(shape), count)
-
-    @classmethod
     def of(cls, p: Any, share: float) -> Layout:
         """The layout of a tensor or DTensor; ``share`` of a large part is looked at."""
         shape, offset = tuple(p.shape), (0,) * p.ndim
@@ -78,8 +73,8 @@ Part = tuple[str, int, Layout]
 class Observed:
     """What K steps from one state showed on all processes.
 
-    ``x`` (K, n) is what inner optimizers were handed, part by part. ``certain`` are findings (name,
-    effect, cause) that need no statistics. ``layouts`` are those of each process.
+    ``x`` (K, n) is what inner optimizers were handed, part by part; ``certain`` are findings (name,
+    effect, cause), ``layouts`` those of each process.
     """
 
     parts: list[Part]
@@ -131,11 +126,8 @@ class Steps:
                 "model: lacks parameters that the optimizer holds; give the model that the step "
                 "trains, and make the optimizer after sharding it"
             )
-        self.held = {
-            name: p
-            for name, p in self.named.items()
-            if p.requires_grad and (id(p) in ids or not self.links)
-        }
+        trained = {n: p for n, p in self.named.items() if p.requires_grad}
+        self.held = {n: p for n, p in trained.items() if id(p) in ids or not self.links}
         if not self.held:
             raise UsageError("parameters=0: none is trainable; set requires_grad first")
         share = min(1.0, _MOST_COORDINATES / sum(p.numel() for p in self.held.values()))
@@ -213,11 +205,8 @@ class Steps:
                 f"step: reached the inner optimizer {self._handed} times; one call must take one "
                 "step of it"
             )
-        for name, p in self.named.items():
-            if (name not in self.held or name in self.bare) and not torch.equal(
-                before[name], local(p)
-            ):
-                self.outside.add(name)
+        still = {n: p for n, p in self.named.items() if n not in self.held or n in self.bare}
+        self.outside |= {n for n, p in still.items() if not torch.equal(before[n], local(p))}
         for name, (first, _, last) in self.hashes.items():
             first.update(content(before[name]))
             last.update(content(local(self.held[name])))
@@ -232,15 +221,12 @@ class Steps:
 
     def _take(self, *_: object) -> None:
         self._accumulated = max([1, *(getattr(o, "accumulated_iterations", 1) for o in self.links)])
-        grads: dict[str, Any] = {}
-        for name, p in self.held.items():
-            if p.grad is None:
-                self.bare.add(name)
-                grads[name] = torch.zeros_like(local(p))
-            else:
-                same = {"placements": p.placements} if hasattr(p.grad, "placements") else None
-                grads[name] = local(p.grad.redistribute(**same) if same else p.grad)
-        self._release(grads)
+        self.bare |= {name for name, p in self.held.items() if p.grad is None}
+        grads = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in self.held.items()}
+        for name, g in grads.items():
+            if hasattr(g, "placements"):
+                grads[name] = g.redistribute(placements=self.held[name].placements)
+        self._release({name: local(g) for name, g in grads.items()})
 
     def _release(self, grads: dict[str, torch.Tensor]) -> None:
         self._handed += 1
@@ -255,7 +241,10 @@ _KINDS = ("parameters before the step", "gradients handed on", "parameters after
 def observe(steps: Steps, ranks: Ranks) -> Observed:
     """Join what all processes saw: each part of a parameter once, and what is certain."""
     every = [json.loads(said) for said in ranks.exchange(lambda: json.dumps(_own(steps)).encode())]
-    layouts = [{n: Layout.read(*own) for n, own in one["layouts"].items()} for one in every]
+    layouts = [
+        {n: Layout(tuple(o), tuple(s), count) for n, (o, s, count) in one["layouts"].items()}
+        for one in every
+    ]
     owner: dict[tuple[str, Layout], int] = {}
     certain = []
     for name in steps.held:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
+from dpaudit.audit.training.records import whole
 from dpaudit.errors import UsageError
 from dpaudit.ranks import Ranks
 from dpaudit.step_audit.observe import Observed, Steps, content
@@ -34,38 +37,30 @@ def plain_copy(model: nn.Module) -> nn.Module:
     All processes of a sharded model must call it together.
     """
     memo: dict[int, Any] = {}
-    parameter: Any
     for parameter in model.parameters():
-        whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
-        copied = nn.Parameter(whole.detach().clone(), requires_grad=parameter.requires_grad)
-        memo[id(parameter)] = copied
+        own = whole(parameter).detach().clone()
+        memo[id(parameter)] = nn.Parameter(own, requires_grad=parameter.requires_grad)
     for module in reversed(list(model.modules())):  # children first
         cls = type(module)
         if "FSDPModule" in {base.__name__ for base in cls.__bases__}:
             cls = cls.__bases__[1]
         memo[id(module)] = plain = cls.__new__(cls)
         nn.Module.__init__(plain)
-        for name, value in vars(module).items():
-            if not any(word in name for word in _NOT_COPIED):
-                vars(plain)[name] = copy.deepcopy(value, memo)
+        copied = {n: v for n, v in vars(module).items() if not any(w in n for w in _NOT_COPIED)}
+        vars(plain).update(copy.deepcopy(copied, memo))
     result: nn.Module = memo[id(model)]
     return result
 
 
-def _tensors(batch: Any) -> list[torch.Tensor]:
-    if isinstance(batch, torch.Tensor):
-        return [batch] if batch.ndim else []
-    values = batch.values() if isinstance(batch, Mapping) else batch
-    return [t for v in values if isinstance(v, (torch.Tensor, list, tuple)) for t in _tensors(v)]
-
-
 def _mapped(batch: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if isinstance(batch, torch.Tensor):
-        return change(batch) if batch.ndim else batch
-    if isinstance(batch, Mapping):
-        return {name: _mapped(value, change) for name, value in batch.items()}
-    many = isinstance(batch, (list, tuple))
-    return type(batch)(_mapped(value, change) for value in batch) if many else batch
+    batch = dict(batch) if isinstance(batch, Mapping) else batch
+    return tree_map_only(torch.Tensor, lambda t: change(t) if t.ndim else t, batch)
+
+
+def _tensors(batch: Any) -> list[torch.Tensor]:
+    tensors: list[torch.Tensor] = []
+    _mapped(batch, lambda t: tensors.append(t) or t)  # type: ignore[func-returns-value]
+    return tensors
 
 
 def _enlarged(tensor: torch.Tensor, factor: float) -> torch.Tensor:
@@ -75,7 +70,7 @@ def _enlarged(tensor: torch.Tensor, factor: float) -> torch.Tensor:
 
 
 def _norm(parts: Mapping[str, torch.Tensor]) -> float:
-    return float(sum(g.square().sum() for g in parts.values())) ** 0.5
+    return math.sqrt(sum(float(g.square().sum()) for g in parts.values()))
 
 
 def _factor(bound: float, norm: float) -> float:
@@ -106,8 +101,8 @@ class Oracle:
         wanted = list(self._wanted.values())
         found = torch.autograd.grad(value.sum(), wanted, allow_unused=True)
         pairs = zip(self._wanted.items(), found, strict=True)
-        whole = {n: (torch.zeros_like(p) if g is None else g).double() for (n, p), g in pairs}
-        return whole, _norm(whole)
+        grads = {n: (torch.zeros_like(p) if g is None else g).double() for (n, p), g in pairs}
+        return grads, _norm(grads)
 
     def outlying(self, batch: Any) -> Any:
         """The batch; with a larger first record where no gradient is well above the bound."""
@@ -132,19 +127,19 @@ class Oracle:
         records = len(_tensors(batch)[0]) if first else 0
         shards = list({tuple(own.items()): own for own in seen.layouts}.values())
         ways = (CLIPPED, RAW, ALONE, SHARD) if len(shards) > 1 else (CLIPPED, RAW, ALONE)
-        sums = {way: {n: torch.zeros_like(p).double() for n, p in self._wanted.items()}
-                for way in ways}  # fmt: skip
+        zeros = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in self._wanted.items()}
+        sums = {way: copy.deepcopy(zeros) for way in ways}
 
         def work() -> bytes:
             for i in range(records):
-                whole, norm = self._gradient(batch, i)
+                grads, norm = self._gradient(batch, i)
                 self.largest = max(self.largest, norm)
-                for n, g in whole.items():
+                for n, g in grads.items():
                     sums[CLIPPED][n] += g * _factor(self._bound, norm)
                     sums[RAW][n] += g
                     sums[ALONE][n] += g * _factor(self._bound, float(g.norm()))
                 for own in shards if SHARD in sums else ():
-                    pieces = {n: own[n].part(g) for n, g in whole.items()}
+                    pieces = {n: own[n].part(g) for n, g in grads.items()}
                     factor = _factor(self._bound, _norm(pieces))
                     for n, piece in pieces.items():
                         own[n].part(sums[SHARD][n]).add_(piece, alpha=factor)

@@ -69,11 +69,8 @@ class Saved:
 
     def __init__(self, model: Any, optimizers: Sequence[Any], accountants: Sequence[Any]) -> None:
         self._tensors = [(t, local(t).clone()) for t in (*model.parameters(), *model.buffers())]
-        self._attributes = [
-            (p, name, _copied(getattr(p, name, _ABSENT)))
-            for p in model.parameters()
-            for name in _OF_A_PARAMETER
-        ]
+        self._attributes = [(p, n, _copied(getattr(p, n, _ABSENT)))
+                            for p in model.parameters() for n in _OF_A_PARAMETER]  # fmt: skip
         self._wrappers = [(o, _copied(vars(o), tensors=False)) for o in optimizers[:-1]]
         self.histories = [(a, list(a.history)) for a in accountants]
         self._inner = [(o, [dict(g) for g in o.param_groups], _copied(dict(o.state)))

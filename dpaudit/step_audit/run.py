@@ -15,8 +15,8 @@ from dpaudit.errors import UsageError
 from dpaudit.options import Option, from_keywords
 from dpaudit.provenance import collect
 from dpaudit.ranks import Ranks
-from dpaudit.stats import holm
-from dpaudit.step_audit.checks import LOOKS_AT, Outcome, Releases, accountant
+from dpaudit.stats import binomial_two_sided, holm
+from dpaudit.step_audit.checks import LOOKS_AT, Outcome, Releases
 from dpaudit.step_audit.observe import Observed, Steps, observe
 from dpaudit.step_audit.oracle import CLIPPED, Oracle
 from dpaudit.step_audit.restore import Saved, short_waits
@@ -90,11 +90,8 @@ def audit_step(
         steps = Steps(model, optimizer, step, options.learning_rate)
         if engine is not None and not steps.accountants:
             steps.accountants.append(engine.accountant)
-        claim = (
-            steps.claimed(name, getattr(options, name))
-            for name in ("noise_multiplier", "max_grad_norm")
-        )
-        return steps, *claim
+        multiplier = steps.claimed("noise_multiplier", options.noise_multiplier)
+        return steps, multiplier, steps.claimed("max_grad_norm", options.max_grad_norm)
 
     def repeat(saved: Saved, batch: Any) -> None:
         for _ in range(options.repeats):
@@ -134,13 +131,11 @@ class _Audit:
         """The verdict: α is split by Holm's method; what is certain (p = 0) takes no share."""
         outcomes, rows, alpha = list(self._outcomes()), [], self.options.alpha
         for one, p in zip(outcomes, holm([one.p for one in outcomes]), strict=True):
-            if not (finding := p <= alpha):
-                one = one._replace(effect="", cause="")
-            looks_at = LOOKS_AT[one.name]
-            row = TestResult(
-                **one._asdict(), p_adjusted=p, looks_at=looks_at, finding=finding, parts={}
-            )
-            rows.append(row)
+            finding = p <= alpha
+            row = one._asdict() if finding else one._asdict() | {"effect": "", "cause": ""}
+            looks = LOOKS_AT[one.name]
+            row |= {"p_adjusted": p, "looks_at": looks, "finding": finding, "parts": {}}
+            rows.append(TestResult(**row))
         verdict: Verdict = "finding" if any(row.finding for row in rows) else "no-finding"
         seeds = [str(seed) for seed in self.seen.seeds if seed < 2**32 or seed == _DEFAULT_SEED]
         note = (
@@ -183,36 +178,47 @@ class _Audit:
             units=() if steps.low_gradients else (1.0, sigma, sigma / divisor),
         )
         yield from releases.sums(tolerance=_ROUNDING[steps.low_precision])
-        yield from accountant(
-            steps.counted,
-            multiplier=self.multiplier,
-            rate=options.sample_rate,
-            records=oracle.records,
-            divisor=divisor,
-            data_records=options.data_records,
-            processes=processes,
-        )
+        yield from self._counted(divisor, processes)
+
+    def _counted(self, divisor: float, processes: int) -> Iterator[Outcome]:
+        """What the accountant counts on against what happened in one step."""
+        rate, data = self.options.sample_rate, self.options.data_records
+        records = self.oracle.records
+        if self.steps.counted is not None:
+            told, own, steps = self.steps.counted
+            rate = own if rate is None else rate
+            effect = f"noise multiplier {told:.4g} is counted, {self.multiplier:.4g} is claimed"
+            p = float(steps and told <= self.multiplier * (1 + 1e-6))
+            yield Outcome("accountant", p, effect if steps else "the step is not counted")
+        if data is None or rate is None:
+            return
+        share = (divisor if divisor > 1 else records) / data
+        factor = share / rate
+        off = divisor > 1 and abs(factor - 1) > 0.1
+        p = 0.0 if off else binomial_two_sided(records, data, min(1.0, rate))
+        wrong = min(abs(factor / processes - 1), abs(factor * processes - 1)) < 0.1 < processes - 1
+        cause = f"the number of processes, {processes}, is left out or counted twice" * wrong
+        effect = f"{share:.3g} of the records are in a batch, {rate:.3g} is counted on"
+        yield Outcome("sample rate", p, effect, cause, factor)
 
     def _spots(self) -> tuple[BlindSpot, ...]:
         """What this audit does not look at, or looked at with too little power."""
-        spots, steps, options, oracle = dict(_OUTSIDE), self.steps, self.options, self.oracle
-        if oracle.largest <= 2 * self.bound:
-            spots["no clipping"] = (
-                f"the largest gradient has norm {oracle.largest:.3g}, max_grad_norm is "
-                f"{self.bound:.3g}: give a batch with larger gradients"
-            )
+        options, oracle, bound = self.options, self.oracle, self.bound
         size = float(np.linalg.norm(oracle.sums[CLIPPED]))
-        errors = size * options.repeats**0.5 / (self.multiplier * self.bound)
-        if errors < 6:
-            spots["a step that does not use the gradients"] = (
-                f"the clipped sum is {errors:.2g} standard errors long: give more records or "
-                "repeats"
-            )
-        if options.data_records is None or (steps.counted is None and options.sample_rate is None):
-            spots["a wrong sample rate"] = "give data_records=, and engine= or sample_rate="
-        if steps.low_gradients:
-            spots["noise of short precision"] = "the gradients themselves are of half precision"
+        errors = size * options.repeats**0.5 / (self.multiplier * bound)
+        no_rate = self.steps.counted is None and options.sample_rate is None
+        spots = {
+            "no clipping": f"the largest gradient has norm {oracle.largest:.3g}, max_grad_norm is "
+            f"{bound:.3g}: give a batch with larger gradients" * (oracle.largest <= 2 * bound),
+            "a step that does not use the gradients": f"the clipped sum is {errors:.2g} standard "
+            "errors long: give more records or repeats" * (errors < 6),
+            "a wrong sample rate": "give data_records=, and engine= or sample_rate="
+            * (options.data_records is None or no_rate),
+            "noise of short precision": "the gradients themselves are of half precision"
+            * self.steps.low_gradients,
+        }
         return tuple(
             BlindSpot(test="an audit of a step", flaw=flaw, size=None, unit="", says=says)
-            for flaw, says in spots.items()
+            for flaw, says in (_OUTSIDE | spots).items()
+            if says
         )
