@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,13 +104,9 @@ class Steps:
     and steps.
     """
 
-    def __init__(
-        self, model: Any, optimizer: Any, step: Callable[[Any], object], rate: Any
-    ) -> None:
-        while names := [
-            _WRAPPERS[c.__name__] for c in type(model).__mro__ if c.__name__ in _WRAPPERS
-        ]:
-            model = getattr(model, names[0])
+    def __init__(self, model: Any, optimizer: Any, step: Callable[[Any], object], rate: Any):
+        while names := {c.__name__ for c in type(model).__mro__} & set(_WRAPPERS):
+            model = getattr(model, _WRAPPERS[names.pop()])
         self.model, self._step, self._rate = model, step, rate
         self.links: list[Any] = [] if optimizer is None else [optimizer]
         while self.links:
@@ -176,24 +172,25 @@ class Steps:
     def watched(self) -> Iterator[Saved]:
         """Hooks on model and inner optimizer, dropout off; everything is restored at the end."""
         drops = [m for m in self.model.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
-        rates = [m.p for m in drops]
         handles = [self.model.register_forward_pre_hook(self._forward)]
-        handles += [o.register_step_pre_hook(self._take) for o in self.links[-1:]]
+        handles += [o.register_step_pre_hook(self._handed_on) for o in self.links[-1:]]
         saved = Saved(self.model, self.links, self.accountants)
-        with restored_randomness(self.generators):
-            try:
-                for m in drops:
-                    m.p = 0.0
-                yield saved
-            finally:
-                for handle in handles:
-                    handle.remove()
-                for m, p in zip(drops, rates, strict=True):
-                    m.p = p
-                saved.put_back()
+        with restored_randomness(self.generators), ExitStack() as stack:
+            stack.callback(saved.put_back)
+            for handle in handles:
+                stack.callback(handle.remove)
+            for m in drops:
+                stack.callback(setattr, m, "p", m.p)
+                m.p = 0.0
+            yield saved
 
-    def take(self, batch: Any, saved: Saved) -> None:
-        """One step on ``batch`` from the saved state."""
+    def repeat(self, times: int, batch: Any, saved: Saved) -> None:
+        """Steps on ``batch``, each from the saved state, which is put back."""
+        for _ in range(times):
+            self._take(batch, saved)
+        saved.put_back()
+
+    def _take(self, batch: Any, saved: Saved) -> None:
         saved.put_back()
         before = {name: local(p).clone() for name, p in self.named.items()}
         self.micro_steps = self._handed = 0
@@ -219,7 +216,7 @@ class Steps:
         self.micro_steps += torch.is_grad_enabled()
         self.autocast |= any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
 
-    def _take(self, *_: object) -> None:
+    def _handed_on(self, *_: object) -> None:
         self._accumulated = max([1, *(getattr(o, "accumulated_iterations", 1) for o in self.links)])
         self.bare |= {name for name, p in self.held.items() if p.grad is None}
         grads = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in self.held.items()}

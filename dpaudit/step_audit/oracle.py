@@ -63,12 +63,6 @@ def _tensors(batch: Any) -> list[torch.Tensor]:
     return tensors
 
 
-def _enlarged(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    larger = tensor.clone()
-    larger[:1] *= factor if tensor.is_floating_point() else 1
-    return larger
-
-
 def _norm(parts: Mapping[str, torch.Tensor]) -> float:
     return math.sqrt(sum(float(g.square().sum()) for g in parts.values()))
 
@@ -115,7 +109,9 @@ class Oracle:
         enough = _OUTLIER * self._bound
         if all(self._gradient(batch, i)[1] < enough for i in range(*sizes)) and sizes != {0}:
             for factor in _FACTORS:
-                larger = _mapped(batch, lambda t, by=factor: _enlarged(t, by))  # type: ignore[misc]
+                larger = _mapped(batch, torch.clone)
+                for t in filter(torch.is_floating_point, _tensors(larger)):
+                    t[:1] *= factor
                 if enough <= self._gradient(larger, 0)[1] < float("inf"):
                     return larger
         return batch

@@ -19,7 +19,7 @@ from dpaudit.stats import binomial_two_sided, holm
 from dpaudit.step_audit.checks import LOOKS_AT, Outcome, Releases
 from dpaudit.step_audit.observe import Observed, Steps, observe
 from dpaudit.step_audit.oracle import CLIPPED, Oracle
-from dpaudit.step_audit.restore import Saved, short_waits
+from dpaudit.step_audit.restore import short_waits
 from dpaudit.step_audit.result import StepResult
 from dpaudit.types import BlindSpot, TestResult, Verdict
 
@@ -93,11 +93,6 @@ def audit_step(
         multiplier = steps.claimed("noise_multiplier", options.noise_multiplier)
         return steps, multiplier, steps.claimed("max_grad_norm", options.max_grad_norm)
 
-    def repeat(saved: Saved, batch: Any) -> None:
-        for _ in range(options.repeats):
-            steps.take(batch, saved)
-        saved.put_back()
-
     limit = keywords.get("time_limit")
     limit = min(limit, 1e8) if isinstance(limit, (int, float)) and limit > 0 else 60
     # whoever waits in vain for a process that failed must still hear why
@@ -110,7 +105,7 @@ def audit_step(
     with short_waits(limit), steps.watched() as saved:
         oracle = them.together("the plain model", lambda: Oracle(steps, loss, bound))
         batch = them.together("loss", lambda: oracle.outlying(batch))
-        them.together("step", lambda: repeat(saved, batch))
+        them.together("step", lambda: steps.repeat(options.repeats, batch, saved))
         seen = observe(steps, them)
         oracle.add_up(batch, seen, them)
     return _Audit(options, multiplier, bound, steps, seen, oracle).result()
