@@ -219,11 +219,12 @@ class Steps:
     def _handed_on(self, *_: object) -> None:
         self._accumulated = max([1, *(getattr(o, "accumulated_iterations", 1) for o in self.links)])
         self.bare |= {name for name, p in self.held.items() if p.grad is None}
-        grads = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in self.held.items()}
-        for name, g in grads.items():
-            if hasattr(g, "placements"):
-                grads[name] = g.redistribute(placements=self.held[name].placements)
-        self._release({name: local(g) for name, g in grads.items()})
+        grads = {}
+        for name, p in self.held.items():
+            g: Any = torch.zeros_like(p) if p.grad is None else p.grad
+            g = g.redistribute(placements=p.placements) if hasattr(g, "placements") else g
+            grads[name] = local(g)
+        self._release(grads)
 
     def _release(self, grads: dict[str, torch.Tensor]) -> None:
         self._handed += 1

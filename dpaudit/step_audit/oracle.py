@@ -118,9 +118,9 @@ class Oracle:
 
     def add_up(self, batch: Any, seen: Observed, ranks: Ranks) -> None:
         """The sums over the records of all processes; equal batches are the same records."""
-        digest = hashlib.blake2b(b"".join(content(t) for t in _tensors(batch))).digest()
-        first = ranks.exchange(lambda: digest).index(digest) == ranks.rank
-        records = len(_tensors(batch)[0]) if first else 0
+        tensors = _tensors(batch)
+        said = ranks.exchange(lambda: hashlib.blake2b(b"".join(map(content, tensors))).digest())
+        records = len(tensors[0]) if said.index(said[ranks.rank]) == ranks.rank else 0
         shards = list({tuple(own.items()): own for own in seen.layouts}.values())
         ways = (CLIPPED, RAW, ALONE, SHARD) if len(shards) > 1 else (CLIPPED, RAW, ALONE)
         zeros = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in self._wanted.items()}
@@ -137,8 +137,10 @@ class Oracle:
                 for own in shards if SHARD in sums else ():
                     pieces = {n: own[n].part(g) for n, g in grads.items()}
                     factor = _factor(self._bound, _norm(pieces))
-                    for n, piece in pieces.items():
-                        own[n].part(sums[SHARD][n]).add_(piece, alpha=factor)
+                    for piece in pieces.values():
+                        piece *= factor
+                for n, total in sums.get(SHARD, {}).items():
+                    total += grads[n]
             looked = [o.chosen(o.part(sums[w][n])) for w in ways for n, _, o in seen.parts]
             return np.concatenate([*looked, [records, self.largest]]).tobytes()
 
