@@ -14,6 +14,7 @@ import dpaudit
 from dpaudit.audit.training.loader import audit_loader
 from dpaudit.codec import to_dict
 from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.ranks import Ranks
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
@@ -338,6 +339,12 @@ def test_batches_of_all_ranks_are_judged_together(seen):
     assert {"batch sizes", "successive batches"} <= set(first["shuffled"])
     assert "records twice" in first["twice"]
     assert first["uneven"][1].startswith("batches=[119, 120]: ")
+
+
+def test_a_rank_that_does_not_come_is_waited_for_no_longer_than_the_limit():
+    here = Ranks(0, 2, dist.HashStore(), "audit", timedelta(seconds=0.5))
+    with pytest.raises(SamplerCrashError, match=r"did not answer within 0:00:00\.5"):
+        here.exchange(lambda: b"")
 
 
 def test_the_command_refuses_several_ranks(tmp_path, monkeypatch):
