@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from dpaudit.stats import binomial_two_sided, chi_square_two_sided, kolmogorov_p
+from dpaudit.stats import chi_square_two_sided, kolmogorov_p
 from dpaudit.step_audit.observe import Part, listed
 from dpaudit.step_audit.oracle import CLIPPED, RAW
 
@@ -53,9 +53,8 @@ _SEEDS = (*range(4096), 67280421310721)  # the last is torch's default
 _DIGITS = {"bfloat16": 7, "float16": 10}
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One test; p = 0 is certain. ``effect`` says what is off, ``cause`` its likeliest reason."""
+class Outcome(NamedTuple):
+    """One test; p = 0 is certain."""
 
     name: str
     p: float
@@ -64,14 +63,15 @@ class Outcome:
     statistic: float = 0.0
 
 
-def _two_sided(lower: float, upper: float, *, of: int = 1) -> float:
-    return float(min(1.0, 2 * of * min(lower, upper)))
-
-
-def _spread(indices: list[int]) -> list[int]:
+def _spread(indices: Sequence[int]) -> list[int]:
     """At most so many of them, at even distances."""
-    chosen = np.unique(np.linspace(0, len(indices) - 1, _MOST_PARTS).astype(int))
-    return [indices[i] for i in chosen] if indices else []
+    at = np.linspace(0, max(0, len(indices) - 1), min(len(indices), _MOST_PARTS)).astype(int)
+    return [indices[i] for i in at]
+
+
+def _slices(parts: list[Part]) -> list[slice]:
+    ends = np.cumsum([0, *(layout.count for _, _, layout in parts)])
+    return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
 
 class Releases:
@@ -84,19 +84,17 @@ class Releases:
         self, parts: list[Part], x: Array, sums: dict[str, Array], *, processes: int, micro: int
     ) -> None:
         self._processes, self._micro = processes, micro
-        ends = np.cumsum([0, *(layout.count for _, _, layout in parts)])
-        every = [slice(a, b) for a, b in itertools.pairwise(ends)]
-        squares = ((x - x.mean(0)) ** 2).sum(0)
-        live = [squares[at].mean() > _NOTHING * len(x) for at in every]
-        away = (x[0] - sums[CLIPPED]) ** 2  # of a repeated noise, or of none
-        still = [i for i, noisy in enumerate(live) if not noisy]
-        self._still = [(parts[i][0], away[every[i]].mean() > 0.1) for i in still]
-        keep = np.repeat(live, np.diff(ends))
-        self._parts = [p for p, noisy in zip(parts, live, strict=True) if noisy]
-        ends = np.cumsum([0, *(layout.count for _, _, layout in self._parts)])
-        self._at = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        squares, away = ((x - x.mean(0)) ** 2).sum(0), (x[0] - sums[CLIPPED]) ** 2
+        live = [squares[at].mean() > _NOTHING * len(x) for at in _slices(parts)]
+        self._still = [  # and whether the noise is repeated, or there is none
+            (name, away[at].mean() > 0.1)
+            for (name, _, _), at, noisy in zip(parts, _slices(parts), live, strict=True)
+            if not noisy
+        ]
+        keep = np.repeat(live, [layout.count for _, _, layout in parts])
+        self._parts = list(itertools.compress(parts, live))
+        self._at, self._squares = _slices(self._parts), squares[keep]
         self._x, self._sums = x[:, keep], {way: s[keep] for way, s in sums.items()}
-        self._squares = squares[keep]
         self._degrees = self._squares.size * (len(x) - 1)
         self._scale = 1.0  # of the noise; the claimed one until that is refuted
 
@@ -122,7 +120,7 @@ class Releases:
         cause = self._cause_of_scale(low / 1.02, high * 1.02, bound, same)
         yield Outcome("noise in total", p, effect, cause, ratio)
         self._scale = 1.0 if p > alpha / len(LOOKS_AT) else math.sqrt(ratio)
-        yield from self._variances()
+        yield self._variances()
         yield self._steps()
         pairs = (self._x[::2] - self._x[1::2]) / (math.sqrt(2) * self._scale)
         yield self._correlated(pairs)
@@ -150,20 +148,19 @@ class Releases:
         ]
         return "; or ".join(text for v, text in known if v != 1 and low <= v <= high)
 
-    def _variances(self) -> Iterator[Outcome]:
+    def _variances(self) -> Outcome:
         """Each part's variance against that of all others: F tests."""
-        tests, total = [], float(self._squares.sum())
+        tests, total = [(1.0, 1.0, "")], float(self._squares.sum())
         for (name, rank, _), at in zip(self._parts, self._at, strict=True):
             own, n = float(self._squares[at].sum()), self._squares[at].size * (len(self._x) - 1)
-            rest = self._degrees - n
-            if rest:
+            if rest := self._degrees - n:
                 f = own / n / ((total - own) / rest)
-                p = _two_sided(special.fdtr(n, rest, f), special.fdtrc(n, rest, f))
+                p = 2 * float(min(special.fdtr(n, rest, f), special.fdtrc(n, rest, f)))
                 tests.append((p, f, f"{name} on rank {rank}"))
-        if tests:
-            p, f, name = min(tests)
-            effect = f"{name}: noise of {math.sqrt(f):.3g} × the others' standard deviation"
-            yield Outcome("noise of single parameters", min(1.0, p * len(tests)), effect, "", f)
+        p, f, name = min(tests)
+        effect = f"{name}: noise of {math.sqrt(f):.3g} × the others' standard deviation"
+        p = min(1.0, p * max(1, len(tests) - 1))
+        return Outcome("noise of single parameters", p, effect, "", f)
 
     def _steps(self) -> Outcome:
         """Each two steps: independent noise differs by a χ², equal noise not at all."""
@@ -175,24 +172,22 @@ class Releases:
         ratio = float(apart[at]) / n
         effect = f"steps {i[at] + 1} and {j[at] + 1} differ by {ratio:.2g} × independent noise"
         cause = "noise is reused in a later step" if ratio < 1 else ""
-        p = _two_sided(tails[at], 1.0, of=len(i))
+        p = min(1.0, 2 * len(i) * float(tails[at]))
         return Outcome("noise of different steps", p, effect, cause, ratio)
 
     def _correlated(self, pairs: Array) -> Outcome:
         """Two parts in the same step: exact correlations."""
-        tests = []
-        for i, j in itertools.combinations(_spread(list(range(len(self._parts)))), 2):
-            (one, rank, _), (other, second, _) = self._parts[i], self._parts[j]
-            u, v = pairs[:, self._at[i]], pairs[:, self._at[j]]
-            length = min(u.shape[1], v.shape[1], _PREFIX)
-            u, v = u[:, :length], v[:, :length]
+        tests = [(1.0, 0.0, "")]
+        for i, j in itertools.combinations(_spread(range(len(self._parts))), 2):
+            (one, rank, own), (other, second, theirs) = self._parts[i], self._parts[j]
+            length = min(own.count, theirs.count, _PREFIX)
+            u, v = (pairs[:, self._at[k]][:, :length] for k in (i, j))
             r = float((u * v).sum() / math.sqrt((u * u).sum() * (v * v).sum()))
             t = abs(r) * math.sqrt((u.size - 1) / max(1e-300, 1 - r * r))
             where = f"{one} on rank {rank} and {other} on rank {second}"
-            tests.append((_two_sided(float(special.stdtr(u.size - 1, -t)), 1.0), r, where))
-        p, r, where = min(tests, default=(1.0, 0.0, ""))
-        effect = f"{where}: correlation {r:.3g}"
-        p = min(1.0, p * max(1, len(tests)))
+            tests.append((2 * float(special.stdtr(u.size - 1, -t)), r, where))
+        p, r, where = min(tests)
+        effect, p = f"{where}: correlation {r:.3g}", min(1.0, p * max(1, len(tests) - 1))
         return Outcome("noise of ranks and parameters", p, effect, "", r)
 
     def _grid(self, units: tuple[float, ...]) -> Outcome:
@@ -209,8 +204,8 @@ class Releases:
             tests.append((p, near / max(1, len(differences)), kind))
         p, share, kind = min(tests)
         effect = f"{share:.0%} of the differences lie on {kind}'s grid, 10% by chance"
-        p = min(1.0, p * len(tests))
-        return Outcome("noise precision", p, effect, f"the noise is drawn in {kind}", share)
+        cause, p = f"the noise is drawn in {kind}", min(1.0, p * len(tests))
+        return Outcome("noise precision", p, effect, cause, share)
 
     def _equal(self, seeds: list[int]) -> Iterator[Outcome]:
         """The same values at the beginning of two draws, or those of a generator freshly seeded."""
@@ -224,14 +219,12 @@ class Releases:
         alike = np.triu(np.abs(rows @ rows.T), 1)
         i, j = divmod(int(alike.argmax()), len(rows))
         (a, rank, step), (b, second, other) = at[i], at[j]
-        cause = "the generator is seeded anew for each parameter"
-        if step != other:
-            cause = "noise is reused in a later step"
-        elif rank != second:
-            cause = (
-                "processes draw the same noise for different shards: their generators are in one "
-                "state (a DTensor on the CPU draws from each process's own)"
-            )
+        cause = (
+            "noise is reused in a later step" if step != other
+            else "processes draw the same noise for different shards: their generators are in one "
+            "state (a DTensor on the CPU draws from each process's own)" if rank != second
+            else "the generator is seeded anew for each parameter"
+        )  # fmt: skip
         effect = f"{a} on rank {rank} in step {step}, {b} on rank {second} in step {other}"
         equal = float(alike[i, j])
         yield Outcome("equal noise", float(equal <= _EQUAL), effect, cause, equal)
@@ -258,14 +251,10 @@ class Releases:
             excess = max(0.0, shift - tolerance * size) / error
             return float(special.stdtr(self._degrees, -excess))
 
-        away = {way: wrong - s for way, wrong in self._sums.items()}
-        lengths = {way: float(np.linalg.norm(u)) for way, u in away.items()}
-        tests = [
-            tail(float((mean - s) @ away[w]) / d) for w, d in lengths.items() if d > 1e-6 * size
-        ]
+        away = [(wrong - s, float(np.linalg.norm(wrong - s))) for wrong in self._sums.values()]
+        tests = [tail(float((mean - s) @ u) / d) for u, d in away if d > 1e-6 * size]
         p = min(1.0, 2 * min(tests, default=1.0) * max(1, len(tests)))
-        ways = list(self._sums)
-        best = ways[int(np.argmin([((mean - self._sums[way]) ** 2).sum() for way in ways]))]
+        best = min(self._sums, key=lambda way: float(np.linalg.norm(mean - self._sums[way])))
         cause = self._unclipped(mean, error) or ("" if best == CLIPPED else best)
         norms = [float(np.linalg.norm(v)) / size for v in (mean, self._sums[RAW])]
         effect = f"{norms[0]:.3g} × the clipped sum's norm, {norms[1]:.3g} × without clipping"
@@ -284,20 +273,14 @@ class Releases:
         names, rest = [], 0
         for (name, _, _), at in zip(self._parts, self._at, strict=True):
             step = (self._sums[RAW] - self._sums[CLIPPED])[at]
-            length = float(np.linalg.norm(step))
-            if length < 12 * error:
-                continue
-            missing = length - float((mean - self._sums[CLIPPED])[at] @ step) / length
-            fits = missing < 5 * error + 0.02 * length
-            names += [name] * fits
-            rest += not fits and missing > 8 * error
-        if not rest or not names:
-            return ""
-        lora = [
-            any("lora" in name for name in some) for some in (names, [p[0] for p in self._parts])
-        ]
+            if (length := float(np.linalg.norm(step))) >= 12 * error:
+                missing = length - float((mean - self._sums[CLIPPED])[at] @ step) / length
+                fits = missing < 5 * error + 0.02 * length
+                names += [name] * fits
+                rest += not fits and missing > 8 * error
+        lora = ["lora" in " ".join(some) for some in (names, [p[0] for p in self._parts])]
         adapters = " (base weights), while LoRA weights are" * (lora == [False, True])
-        return f"not clipped: {listed(names)}{adapters}"
+        return f"not clipped: {listed(names)}{adapters}" if names and rest else ""
 
 
 @functools.lru_cache(maxsize=4)
@@ -307,31 +290,5 @@ def _first_draws(seeds: tuple[int, ...]) -> Array:
 
     own = torch.Generator()
     drawn = [torch.randn(_SHORT, generator=own.manual_seed(seed)) for seed in seeds]
-    rows = np.asarray(torch.stack(drawn).double())
-    normed: Array = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return normed
-
-
-def accountant(
-    counted: tuple[float, float, int] | None, *, multiplier: float, rate: float | None,
-    records: int, divisor: float, data_records: int | None, processes: int,
-) -> Iterable[Outcome]:  # fmt: skip
-    """What the accountant counts on against what happened in one step."""
-    if counted is not None:
-        told, own, steps = counted
-        rate = own if rate is None else rate
-        effect = f"noise multiplier {told:.4g} is counted, {multiplier:.4g} is claimed"
-        effect = effect if steps else "the step is not counted"
-        yield Outcome("accountant", float(steps and told <= multiplier * (1 + 1e-6)), effect)
-    if data_records is None or rate is None:
-        return
-    size = divisor if divisor > 1 else records
-    factor = size / data_records / rate
-    p = binomial_two_sided(records, data_records, min(1.0, rate))
-    if divisor > 1 and abs(factor - 1) > 0.1:
-        p = 0.0
-    w = processes
-    wrong = w > 1 and min(abs(factor / w - 1), abs(factor * w - 1)) < 0.1
-    cause = f"the number of processes, {w}, is left out or counted twice" * wrong
-    effect = f"{size / data_records:.3g} of the records are in a batch, {rate:.3g} is counted on"
-    yield Outcome("sample rate", p, effect, cause, factor)
+    rows = torch.stack(drawn).double()
+    return np.asarray(rows / rows.norm(dim=1, keepdim=True))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.step_audit.ranks import Ranks
+from dpaudit.ranks import Ranks
 from dpaudit.step_audit.restore import Saved, local, restored_randomness
 
 __all__ = ["Layout", "Observed", "Part", "Steps", "content", "listed", "observe"]
@@ -72,8 +73,8 @@ Part = tuple[str, int, Layout]
 class Observed:
     """What K steps from one state showed on all processes.
 
-    ``x`` (K, n) is what inner optimizers were handed, part by part. ``certain`` are findings (name,
-    effect, cause) that need no statistics. ``layouts`` are those of each process.
+    ``x`` (K, n) is what inner optimizers were handed, part by part; ``certain`` are findings (name,
+    effect, cause), ``layouts`` those of each process.
     """
 
     parts: list[Part]
@@ -103,13 +104,9 @@ class Steps:
     and steps.
     """
 
-    def __init__(
-        self, model: Any, optimizer: Any, step: Callable[[Any], object], rate: Any
-    ) -> None:
-        while names := [
-            _WRAPPERS[c.__name__] for c in type(model).__mro__ if c.__name__ in _WRAPPERS
-        ]:
-            model = getattr(model, names[0])
+    def __init__(self, model: Any, optimizer: Any, step: Callable[[Any], object], rate: Any):
+        while names := {c.__name__ for c in type(model).__mro__} & set(_WRAPPERS):
+            model = getattr(model, _WRAPPERS[names.pop()])
         self.model, self._step, self._rate = model, step, rate
         self.links: list[Any] = [] if optimizer is None else [optimizer]
         while self.links:
@@ -125,11 +122,8 @@ class Steps:
                 "model: lacks parameters that the optimizer holds; give the model that the step "
                 "trains, and make the optimizer after sharding it"
             )
-        self.held = {
-            name: p
-            for name, p in self.named.items()
-            if p.requires_grad and (id(p) in ids or not self.links)
-        }
+        trained = {n: p for n, p in self.named.items() if p.requires_grad}
+        self.held = {n: p for n, p in trained.items() if id(p) in ids or not self.links}
         if not self.held:
             raise UsageError("parameters=0: none is trainable; set requires_grad first")
         share = min(1.0, _MOST_COORDINATES / sum(p.numel() for p in self.held.values()))
@@ -144,6 +138,14 @@ class Steps:
         self.accountants = [own for own in contents if hasattr(own, "history")]
         self.counted: tuple[float, float, int] | None = None
         self.generators = [o.generator for o in self.links if getattr(o, "generator", None)]
+
+    def claimed(self, name: str, given: float | None) -> float:
+        """What is ``given``, or an Opacus optimizer's own."""
+        own = [getattr(o, name) for o in self.links if hasattr(o, name)]
+        value = given or (own[0] if own else None)
+        if value is None or isinstance(value, (list, tuple)) or not float(value) > 0:
+            raise UsageError(f"{name}={value}: give the claimed one, a number above 0")
+        return float(value)
 
     @property
     def low_gradients(self) -> bool:
@@ -170,24 +172,25 @@ class Steps:
     def watched(self) -> Iterator[Saved]:
         """Hooks on model and inner optimizer, dropout off; everything is restored at the end."""
         drops = [m for m in self.model.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
-        rates = [m.p for m in drops]
         handles = [self.model.register_forward_pre_hook(self._forward)]
-        handles += [o.register_step_pre_hook(self._take) for o in self.links[-1:]]
+        handles += [o.register_step_pre_hook(self._handed_on) for o in self.links[-1:]]
         saved = Saved(self.model, self.links, self.accountants)
-        with restored_randomness(self.generators):
-            try:
-                for m in drops:
-                    m.p = 0.0
-                yield saved
-            finally:
-                for handle in handles:
-                    handle.remove()
-                for m, p in zip(drops, rates, strict=True):
-                    m.p = p
-                saved.put_back()
+        with restored_randomness(self.generators), ExitStack() as stack:
+            stack.callback(saved.put_back)
+            for handle in handles:
+                stack.callback(handle.remove)
+            for m in drops:
+                stack.callback(setattr, m, "p", m.p)
+                m.p = 0.0
+            yield saved
 
-    def take(self, batch: Any, saved: Saved) -> None:
-        """One step on ``batch`` from the saved state."""
+    def repeat(self, times: int, batch: Any, saved: Saved) -> None:
+        """Steps on ``batch``, each from the saved state, which is put back."""
+        for _ in range(times):
+            self._take(batch, saved)
+        saved.put_back()
+
+    def _take(self, batch: Any, saved: Saved) -> None:
         saved.put_back()
         before = {name: local(p).clone() for name, p in self.named.items()}
         self.micro_steps = self._handed = 0
@@ -199,11 +202,8 @@ class Steps:
                 f"step: reached the inner optimizer {self._handed} times; one call must take one "
                 "step of it"
             )
-        for name, p in self.named.items():
-            if (name not in self.held or name in self.bare) and not torch.equal(
-                before[name], local(p)
-            ):
-                self.outside.add(name)
+        still = {n: p for n, p in self.named.items() if n not in self.held or n in self.bare}
+        self.outside |= {n for n, p in still.items() if not torch.equal(before[n], local(p))}
         for name, (first, _, last) in self.hashes.items():
             first.update(content(before[name]))
             last.update(content(local(self.held[name])))
@@ -216,16 +216,14 @@ class Steps:
         self.micro_steps += torch.is_grad_enabled()
         self.autocast |= any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
 
-    def _take(self, *_: object) -> None:
+    def _handed_on(self, *_: object) -> None:
         self._accumulated = max([1, *(getattr(o, "accumulated_iterations", 1) for o in self.links)])
-        grads: dict[str, Any] = {}
+        self.bare |= {name for name, p in self.held.items() if p.grad is None}
+        grads = {}
         for name, p in self.held.items():
-            if p.grad is None:
-                self.bare.add(name)
-                grads[name] = torch.zeros_like(local(p))
-            else:
-                same = {"placements": p.placements} if hasattr(p.grad, "placements") else None
-                grads[name] = local(p.grad.redistribute(**same) if same else p.grad)
+            g: Any = torch.zeros_like(p) if p.grad is None else p.grad
+            g = g.redistribute(placements=p.placements) if hasattr(g, "placements") else g
+            grads[name] = local(g)
         self._release(grads)
 
     def _release(self, grads: dict[str, torch.Tensor]) -> None:
@@ -240,41 +238,51 @@ _KINDS = ("parameters before the step", "gradients handed on", "parameters after
 
 def observe(steps: Steps, ranks: Ranks) -> Observed:
     """Join what all processes saw: each part of a parameter once, and what is certain."""
-    digests = {name: [h.digest() for h in own] for name, own in steps.hashes.items()}
-    states = [torch.get_rng_state(), *(g.get_state() for g in steps.generators)]
-    seeds = [torch.initial_seed(), *(g.initial_seed() for g in steps.generators)]
-    state = [bytes(content(s)) for s in states]
-    every = ranks.gather((steps.layouts, digests, steps.bare, steps.outside, seeds, state))
+    every = [json.loads(said) for said in ranks.exchange(lambda: json.dumps(_own(steps)).encode())]
+    layouts = [
+        {n: Layout(tuple(o), tuple(s), count) for n, (o, s, count) in one["layouts"].items()}
+        for one in every
+    ]
     owner: dict[tuple[str, Layout], int] = {}
     certain = []
     for name in steps.held:
-        for rank, own in enumerate(every):
-            first = owner.setdefault((name, own[0][name]), rank)
-            for kind, a, b in zip(_KINDS, every[first][1][name], own[1][name], strict=True):
-                if a != b:
-                    text = f"{name}: {kind} differ on ranks {first} and {rank}"
-                    certain.append(("replicas", text, "replicas of one parameter drift apart"))
-                    break
-    for at, finding, cause in (
-        (2, "parameters without noise", "no gradient of them reaches the optimizer"),
-        (3, "changes outside the optimizer", "frozen, or in no group of the private optimizer"),
-    ):
-        if names := sorted({str(n) for one in every for n in one[at]}):
+        for rank, one in enumerate(every):
+            first = owner.setdefault((name, layouts[rank][name]), rank)
+            both = zip(_KINDS, every[first]["digests"][name], one["digests"][name], strict=True)
+            if kinds := [kind for kind, a, b in both if a != b]:
+                text = f"{name}: {kinds[0]} differ on ranks {first} and {rank}"
+                certain.append(("replicas", text, "replicas of one parameter drift apart"))
+    for key, finding, cause in (
+        ("bare", "parameters without noise", "no gradient of them reaches the optimizer"),
+        ("outside", "changes outside the optimizer",
+         "frozen, or in no group of the private optimizer"),
+    ):  # fmt: skip
+        if names := sorted({n for one in every for n in one[key]}):
             certain.append((finding, listed(names), cause))
-    ends = np.cumsum([0, *(own.count for own in steps.layouts.values())])
-    x = np.stack(steps.rows)
-    mine = {
-        name: x[:, a:b]
-        for name, a, b in zip(steps.held, ends[:-1], ends[1:], strict=True)
-        if owner[name, steps.layouts[name]] == ranks.rank
-    }
-    arrays = ranks.gather(mine)
     parts = [(name, rank, layout) for (name, layout), rank in owner.items() if layout.count]
+    x, ends = np.stack(steps.rows), np.cumsum([0, *(o.count for o in steps.layouts.values())])
+    own = {name: x[:, a:b] for name, a, b in zip(steps.held, ends[:-1], ends[1:], strict=True)}
+    mine = [own[name] for name, rank, _ in parts if rank == ranks.rank]
+    sent = ranks.exchange(np.concatenate([x[:, :0], *mine], axis=1).tobytes)
+    arrays = [np.frombuffer(one).reshape(len(x), -1) for one in sent if one]
     return Observed(
-        parts=parts,
-        x=np.concatenate([arrays[rank][name] for name, rank, _ in parts], axis=1),
+        parts=sorted(parts, key=lambda part: part[1]),
+        x=np.concatenate(arrays, axis=1),
         certain=certain,
-        layouts=[one[0] for one in every],
-        seeds=sorted({seed for one in every for seed in one[4]}),
-        equal_states=ranks.size > 1 and all(one[5] == state for one in every),
+        layouts=layouts,
+        seeds=sorted({seed for one in every for seed in one["seeds"]}),
+        equal_states=ranks.size > 1 and all(one["states"] == every[0]["states"] for one in every),
     )
+
+
+def _own(steps: Steps) -> dict[str, Any]:
+    """What the others must know of this process."""
+    states = [torch.get_rng_state(), *(g.get_state() for g in steps.generators)]
+    return {
+        "layouts": {n: (own.offset, own.shape, own.count) for n, own in steps.layouts.items()},
+        "digests": {n: [h.hexdigest() for h in own] for n, own in steps.hashes.items()},
+        "bare": [*steps.bare],
+        "outside": [*steps.outside],
+        "seeds": [torch.initial_seed(), *(g.initial_seed() for g in steps.generators)],
+        "states": [hashlib.blake2b(content(state)).hexdigest() for state in states],
+    }

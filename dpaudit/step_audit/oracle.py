@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
+from dpaudit.audit.training.records import whole
 from dpaudit.errors import UsageError
+from dpaudit.ranks import Ranks
 from dpaudit.step_audit.observe import Observed, Steps, content
-from dpaudit.step_audit.ranks import Ranks
 
 __all__ = ["CLIPPED", "RAW", "Oracle", "plain_copy"]
 
@@ -34,44 +37,34 @@ def plain_copy(model: nn.Module) -> nn.Module:
     All processes of a sharded model must call it together.
     """
     memo: dict[int, Any] = {}
-    parameter: Any
     for parameter in model.parameters():
-        whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
-        copied = nn.Parameter(whole.detach().clone(), requires_grad=parameter.requires_grad)
-        memo[id(parameter)] = copied
+        own = whole(parameter).detach().clone()
+        memo[id(parameter)] = nn.Parameter(own, requires_grad=parameter.requires_grad)
     for module in reversed(list(model.modules())):  # children first
         cls = type(module)
         if "FSDPModule" in {base.__name__ for base in cls.__bases__}:
             cls = cls.__bases__[1]
         memo[id(module)] = plain = cls.__new__(cls)
         nn.Module.__init__(plain)
-        for name, value in vars(module).items():
-            if not any(word in name for word in _NOT_COPIED):
-                vars(plain)[name] = copy.deepcopy(value, memo)
+        copied = {n: v for n, v in vars(module).items() if not any(w in n for w in _NOT_COPIED)}
+        vars(plain).update(copy.deepcopy(copied, memo))
     result: nn.Module = memo[id(model)]
     return result
 
 
-def _tensors(batch: Any) -> list[torch.Tensor]:
-    if isinstance(batch, torch.Tensor):
-        return [batch] if batch.ndim else []
-    values = batch.values() if isinstance(batch, Mapping) else batch
-    return [t for v in values if isinstance(v, (torch.Tensor, list, tuple)) for t in _tensors(v)]
-
-
 def _mapped(batch: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if isinstance(batch, torch.Tensor):
-        return change(batch) if batch.ndim else batch
-    if isinstance(batch, Mapping):
-        return {name: _mapped(value, change) for name, value in batch.items()}
-    many = isinstance(batch, (list, tuple))
-    return type(batch)(_mapped(value, change) for value in batch) if many else batch
+    batch = dict(batch) if isinstance(batch, Mapping) else batch
+    return tree_map_only(torch.Tensor, lambda t: change(t) if t.ndim else t, batch)
 
 
-def _enlarged(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    larger = tensor.clone()
-    larger[:1] *= factor if tensor.is_floating_point() else 1
-    return larger
+def _tensors(batch: Any) -> list[torch.Tensor]:
+    tensors: list[torch.Tensor] = []
+    _mapped(batch, lambda t: tensors.append(t) or t)  # type: ignore[func-returns-value]
+    return tensors
+
+
+def _norm(parts: Mapping[str, torch.Tensor]) -> float:
+    return math.sqrt(sum(float(g.square().sum()) for g in parts.values()))
 
 
 def _factor(bound: float, norm: float) -> float:
@@ -102,8 +95,8 @@ class Oracle:
         wanted = list(self._wanted.values())
         found = torch.autograd.grad(value.sum(), wanted, allow_unused=True)
         pairs = zip(self._wanted.items(), found, strict=True)
-        whole = {n: (torch.zeros_like(p) if g is None else g).double() for (n, p), g in pairs}
-        return whole, float(sum(g.square().sum() for g in whole.values())) ** 0.5
+        grads = {n: (torch.zeros_like(p) if g is None else g).double() for (n, p), g in pairs}
+        return grads, _norm(grads)
 
     def outlying(self, batch: Any) -> Any:
         """The batch; with a larger first record where no gradient is well above the bound."""
@@ -116,39 +109,42 @@ class Oracle:
         enough = _OUTLIER * self._bound
         if all(self._gradient(batch, i)[1] < enough for i in range(*sizes)) and sizes != {0}:
             for factor in _FACTORS:
-                larger = _mapped(batch, lambda t, by=factor: _enlarged(t, by))  # type: ignore[misc]
+                larger = _mapped(batch, torch.clone)
+                for t in filter(torch.is_floating_point, _tensors(larger)):
+                    t[:1] *= factor
                 if enough <= self._gradient(larger, 0)[1] < float("inf"):
                     return larger
         return batch
 
     def add_up(self, batch: Any, seen: Observed, ranks: Ranks) -> None:
         """The sums over the records of all processes; equal batches are the same records."""
-        digest = hashlib.blake2b(b"".join(content(t) for t in _tensors(batch))).digest()
-        first = ranks.gather(digest).index(digest) == ranks.rank
-        records = len(_tensors(batch)[0]) if first else 0
+        tensors = _tensors(batch)
+        said = ranks.exchange(lambda: hashlib.blake2b(b"".join(map(content, tensors))).digest())
+        records = len(tensors[0]) if said.index(said[ranks.rank]) == ranks.rank else 0
         shards = list({tuple(own.items()): own for own in seen.layouts}.values())
-        sums: dict[str, dict[str, torch.Tensor]] = {}
-        for i in range(records):
-            whole, norm = self._gradient(batch, i)
-            self.largest = max(self.largest, norm)
-            ways = {CLIPPED: {n: g * _factor(self._bound, norm) for n, g in whole.items()}}
-            ways[RAW] = whole
-            ways[ALONE] = {n: g * _factor(self._bound, float(g.norm())) for n, g in whole.items()}
-            if len(shards) > 1:
-                ways[SHARD] = {n: g.clone() for n, g in whole.items()}
-                for own in shards:
-                    pieces = [own[n].part(g) for n, g in ways[SHARD].items()]
-                    size = float(sum(piece.square().sum() for piece in pieces)) ** 0.5
-                    for piece in pieces:
-                        piece *= _factor(self._bound, size)
-            for way, grads in ways.items():
-                total = sums.setdefault(way, {})
-                total.update({n: total[n] + g if n in total else g for n, g in grads.items()})
-        flat = {
-            way: np.concatenate([own.chosen(own.part(total[n])) for n, _, own in seen.parts])
-            for way, total in sums.items()
-        }
-        every = ranks.gather((flat, records, self.largest))
-        names = dict.fromkeys(way for one in every for way in one[0])
-        self.sums = {w: np.sum([one[0][w] for one in every if w in one[0]], axis=0) for w in names}
-        self.records, self.largest = sum(one[1] for one in every), max(one[2] for one in every)
+        ways = (CLIPPED, RAW, ALONE, SHARD) if len(shards) > 1 else (CLIPPED, RAW, ALONE)
+        zeros = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in self._wanted.items()}
+        sums = {way: copy.deepcopy(zeros) for way in ways}
+
+        def work() -> bytes:
+            for i in range(records):
+                grads, norm = self._gradient(batch, i)
+                self.largest = max(self.largest, norm)
+                for n, g in grads.items():
+                    sums[CLIPPED][n] += g * _factor(self._bound, norm)
+                    sums[RAW][n] += g
+                    sums[ALONE][n] += g * _factor(self._bound, float(g.norm()))
+                for own in shards if SHARD in sums else ():
+                    pieces = {n: own[n].part(g) for n, g in grads.items()}
+                    factor = _factor(self._bound, _norm(pieces))
+                    for piece in pieces.values():
+                        piece *= factor
+                for n, total in sums.get(SHARD, {}).items():
+                    total += grads[n]
+            looked = [o.chosen(o.part(sums[w][n])) for w in ways for n, _, o in seen.parts]
+            return np.concatenate([*looked, [records, self.largest]]).tobytes()
+
+        own = ranks.together("loss", work)
+        every = np.stack([np.frombuffer(part) for part in ranks.exchange(lambda: own)])
+        self.sums = dict(zip(ways, every[:, :-2].sum(0).reshape(len(ways), -1), strict=True))
+        self.records, self.largest = int(every[:, -2].sum()), float(every[:, -1].max())

@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from datetime import timedelta
+from typing import Any, cast
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
-__all__ = ["Saved", "local", "restored_randomness"]
+from dpaudit.ranks import world_size
+
+__all__ = ["Saved", "local", "restored_randomness", "short_waits"]
 
 _OF_A_PARAMETER = ("grad", "grad_sample", "summed_grad")
 _ABSENT = object()
@@ -45,16 +49,28 @@ def restored_randomness(generators: Sequence[Any], seed: int | None = None) -> I
                 generator.set_state(state)
 
 
+@contextmanager
+def short_waits(seconds: float) -> Iterator[None]:
+    """Meanwhile no collective of a CPU's group waits longer."""
+    core, cpu = cast("Any", dist).distributed_c10d, torch.device("cpu")
+    groups = [g for g in core._world.pg_map if cpu in g._device_types] if world_size() > 1 else []
+    before = [(g, g._get_backend(cpu).options._timeout) for g in groups]
+    try:
+        for group in groups:
+            core._set_pg_timeout(timedelta(seconds=seconds), group)
+        yield
+    finally:
+        for group, timeout in before:
+            core._set_pg_timeout(timeout, group)
+
+
 class Saved:
     """The state of a model, of its optimizers (the inner one last) and of accountants."""
 
     def __init__(self, model: Any, optimizers: Sequence[Any], accountants: Sequence[Any]) -> None:
         self._tensors = [(t, local(t).clone()) for t in (*model.parameters(), *model.buffers())]
-        self._attributes = [
-            (p, name, _copied(getattr(p, name, _ABSENT)))
-            for p in model.parameters()
-            for name in _OF_A_PARAMETER
-        ]
+        self._attributes = [(p, n, _copied(getattr(p, n, _ABSENT)))
+                            for p in model.parameters() for n in _OF_A_PARAMETER]  # fmt: skip
         self._wrappers = [(o, _copied(vars(o), tensors=False)) for o in optimizers[:-1]]
         self.histories = [(a, list(a.history)) for a in accountants]
         self._inner = [(o, [dict(g) for g in o.param_groups], _copied(dict(o.state)))

@@ -55,7 +55,7 @@ def find_nothing(kinds):
 def raise_on_one():
     loop = wrong_steps.Loop()
     loop.step = lambda batch: 1 / 0 if loop.rank else wrong_steps.Loop.step(loop, batch)
-    with pytest.raises(SamplerError, match="rank 1: ZeroDivisionError"):
+    with pytest.raises(SamplerError, match="rank 1 of 2: step raised ZeroDivisionError"):
         loop.audit(time_limit=8)
 
 

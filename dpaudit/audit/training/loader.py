@@ -14,9 +14,9 @@ import numpy.typing as npt
 from numpy.random import Generator
 
 from dpaudit.audit.options import fresh_seed
-from dpaudit.audit.training.ranks import Ranks
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit.ranks import Ranks
 from dpaudit.stats import binomial_two_sided
 from dpaudit.types import TestResult, Verdict
 

@@ -30,10 +30,10 @@ from dpaudit.audit.options import (
 from dpaudit.audit.request import Failure
 from dpaudit.audit.result import MechanismResult, at_least, with_command
 from dpaudit.audit.training import records
-from dpaudit.audit.training.ranks import ALONE, Ranks, world_size
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.options import command_of, from_keywords, keywords_of, split_keywords, takes
 from dpaudit.randomness import KeyedStream
+from dpaudit.ranks import ALONE, Ranks, world_size
 from dpaudit.results.text import error_text
 from dpaudit.types import BlindSpot
 

@@ -141,8 +141,8 @@ def _audit_module(
     progress: Callable[[int, int], None],
 ) -> MechanismResult:
     """Audit the function of ``target`` with what its module names for the rest."""
-    from dpaudit.audit.training.ranks import world_size
     from dpaudit.audit.training.run import Scoring, audit_with
+    from dpaudit.ranks import world_size
 
     module, function = _module(target)
     if (size := world_size()) > 1:

@@ -44,20 +44,30 @@ def bug_lines(loops: Any, world: int) -> list[str]:
 
 def honest_lines(loops: Any, times: int, repeats: int, seed: int) -> list[str]:
     findings: Counter[str] = Counter()
-    accused, began, kinds = 0, time.perf_counter(), list(loops.HONEST)
+    least, smallest = [], []  # adjusted p of each audit: of all tests, and of those not certain
+    began, kinds = time.perf_counter(), list(loops.HONEST)
     for i in range(times):
         kind = kinds[i % len(kinds)]
         loop = replace(loops.HONEST[kind], seed=seed + i, kept={})
-        found = loop.audit(repeats=repeats).findings
-        accused += bool(found)
-        findings.update(f"{kind}: {test.name}" for test in found)
-    interval = clopper_pearson(accused, times)
-    return [
-        f"{', '.join(kinds)}: {accused} of {times} honest audits of {repeats} steps accuse, "
-        f"α = {loops.ALPHA}, 95 % interval {interval.low:.4f} to {interval.high:.4f}; "
-        f"{time.perf_counter() - began:.0f} s; seeds from {seed}",
-        *(f"  {kind}: {count}" for kind, count in findings.items()),
+        tests = loop.audit(repeats=repeats).tests
+        least.append(min(test.p_adjusted for test in tests))
+        smallest.append(min((test.p_adjusted for test in tests if test.p > 0), default=1.0))
+        findings.update(f"{kind}: {test.name}" for test in tests if test.finding)
+    lines = [
+        f"{', '.join(kinds)}: {times} honest audits of {repeats} steps at α = {loops.ALPHA}, "
+        f"{least.count(0.0)} with a certain finding; {time.perf_counter() - began:.0f} s; "
+        f"seeds from {seed}"
     ]
+    for alpha, whose in ((loops.ALPHA, ""), (1e-4, ", assert_private_step's")):
+        accused = sum(p <= alpha for p in least)
+        interval = clopper_pearson(accused, times)
+        lines.append(
+            f"accused at α = {alpha:g}{whose}: {accused} of {times}, "
+            f"95 % interval {interval.low:.4f} to {interval.high:.4f}"
+        )
+    shown = ", ".join(f"{p:.2g}" for p in sorted(smallest)[:10])
+    lines.append(f"smallest adjusted p of an audit, none certain: {shown}")
+    return [*lines, *(f"  {kind}: {count}" for kind, count in findings.items())]
 
 
 def work(rank: int, args: Any, folder: str) -> None:

@@ -14,6 +14,7 @@ import dpaudit
 from dpaudit.audit.training.loader import audit_loader
 from dpaudit.codec import to_dict
 from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.ranks import Ranks
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
@@ -321,7 +322,7 @@ def test_what_differs_between_ranks_is_refused_on_all(seen, name, says):
 def test_a_rank_that_fails_fails_all_within_the_timeout(seen):
     first, second = (one["failures"] for one in seen)
     assert first["train"] == ["SamplerCrashError", "rank 1 of 2: train raised ValueError: no GPU"]
-    assert second["train"] == ["SamplerCrashError", "train raised ValueError: no GPU"]
+    assert second["train"] == ["SamplerCrashError", "rank 1 of 2: train raised ValueError: no GPU"]
     kind, message = first["absent"]
     assert kind == "SamplerCrashError"
     assert "did not answer within the group's timeout of 0:00:10" in message
@@ -340,11 +341,17 @@ def test_batches_of_all_ranks_are_judged_together(seen):
     assert first["uneven"][1].startswith("batches=[119, 120]: ")
 
 
+def test_a_rank_that_does_not_come_is_waited_for_no_longer_than_the_limit():
+    here = Ranks(0, 2, dist.HashStore(), "audit", timedelta(seconds=0.5))
+    with pytest.raises(SamplerCrashError, match=r"did not answer within 0:00:00\.5"):
+        here.exchange(lambda: b"")
+
+
 def test_the_command_refuses_several_ranks(tmp_path, monkeypatch):
     from command_line import here as cli
 
     (tmp_path / "mine.py").write_text("def train(data, seed): pass")
-    monkeypatch.setattr("dpaudit.audit.training.ranks.world_size", lambda: 2)
+    monkeypatch.setattr("dpaudit.ranks.world_size", lambda: 2)
     done = cli("training", "./mine.py:train", "--claim-mu", "1", cwd=tmp_path)
     assert (done.returncode, "world_size=2" in done.stderr) == (2, True)
 
