@@ -88,7 +88,7 @@ def main() -> None:
     print(f"{MACHINE}, {args.threads} thread(s), seed 'bench'")
     print(
         f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'seed-in':>9}{'exact':>9}{'torch':>9}"
-        f"{'numpy':>9}{'exact/torch':>9} [quartiles]  {'pancake':>9} [quartiles]    {'seed-in':>9}"
+        f"{'numpy':>9}{'exact/torch':>12} [quartiles]  {'pancake':>9} [quartiles]    {'seed-in':>9}"
         " [quartiles]   (ns per value, ratios)"
     )
     for d in args.dim:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,8 @@ from dpaudit.queries.opacus.draw import JointDraw
 from dpaudit.queries.opacus.sharded import Place, local, total
 
 __all__ = ["secure_noise"]
+
+_SMALL = 1 << 16  # numbers: below it a call costs more than its noise
 
 
 def secure_noise(optimizer: DPOptimizer) -> DPOptimizer:
@@ -80,8 +81,10 @@ _Row = tuple[torch.Tensor, torch.nn.Parameter, Place]
 
 
 def _joined(row: _Row) -> tuple[torch.dtype, torch.device] | None:
-    """What gradients of whole parameters must share to be released at once; None for a shard."""
-    return None if isinstance(row[1], DTensor) else (row[0].dtype, row[0].device)
+    """What small gradients must share to be released at once; None for a shard or a large one."""
+    gradient, p, _ = row
+    alone = isinstance(p, DTensor) or gradient.numel() > _SMALL
+    return None if alone else (gradient.dtype, gradient.device)
 
 
 @dataclass
@@ -108,8 +111,8 @@ class LatticeNoise:
             return
         most = min(step * 2.0**53, *(torch.finfo(part.dtype).max for part in held))
         most = (most - NORMAL_REACH * sigma) / getattr(optimizer, "world_size", 1)
-        norms = [torch.linalg.vector_norm(part, math.inf).double() for part in held]
-        largest = float(torch.stack([norm.to(norms[0].device) for norm in norms]).max())
+        norms = [torch.stack(part.aminmax()).abs().amax().double() for part in held]
+        largest = float(torch.stack([norm.to(norms[0].device) for norm in norms]).amax())
         if not largest <= most:
             raise UsageError(
                 f"gradient={largest}: NaN, infinite or beyond {most:.3g}, where the lattice of the "
@@ -142,13 +145,13 @@ class LatticeNoise:
     def _at_once(
         self, parts: Sequence[_Row], *, reduce: bool, sigma: float, key: bytes
     ) -> list[torch.Tensor]:
-        """Whole parameters that follow each other: one copy, one reduction, one draw."""
+        """Small parameters that follow each other: one reduction, one draw, memory for each."""
         flat = torch.cat([one.detach().reshape(-1) for one, _, _ in parts])
         if reduce:
             distributed.all_reduce(flat)
         add_lattice_noise(flat, sigma=sigma, key=key, start=parts[0][2].base)
         pieces = torch.split(flat, [p.numel() for _, p, _ in parts])
-        return [piece.view(p.shape) for piece, (_, p, _) in zip(pieces, parts, strict=True)]
+        return [piece.clone().view(p.shape) for piece, (_, p, _) in zip(pieces, parts, strict=True)]
 
     def count(self, optimizer: Any, draw: JointDraw, *, key: bytes) -> None:
         """Add noise of ``unclipped_num_std``, at the position after those of the parameters."""
