@@ -63,6 +63,8 @@ class StepResult(Described):
 
     def __str__(self) -> str:
         rows = [f"{t.name}: {t.effect}" + f" ({t.cause})" * bool(t.cause) for t in self.findings]
+        if self.cannot_rule_out:
+            rows = [f"cannot exclude: {'; '.join(spot.flaw for spot in self.cannot_rule_out)}"]
         return "\n  ".join([self.sentence, *rows, *self.notes])
 
 
