@@ -153,7 +153,7 @@ class JointDraw:
 
         def check() -> str:
             self.places = places(self.parameters)
-            return self._check(optimizer, [])
+            return self._check(optimizer, [], sigma=self._sigma(optimizer))
 
         self.group.agree(check)
 
@@ -167,22 +167,24 @@ class JointDraw:
             ValueError: gradients of an earlier step, by Opacus.
         """
         sums: list[torch.Tensor] = []
+        sigma = math.nan
 
         def check() -> str:
+            nonlocal sigma
             self.check_parameters(optimizer.params)
             sums.extend(summed(optimizer, p) for p in self.parameters)
             _check_processed_flag(sums)
-            return self._check(optimizer, sums)
+            sigma = self._sigma(optimizer)
+            return self._check(optimizer, sums, sigma=sigma)
 
         key = self.group.agree(check, keyed=True)
         self.step += 1
-        return sums, self._sigma(optimizer), key
+        return sums, sigma, key
 
     def _sigma(self, optimizer: Any) -> float:
         return noise_scale(optimizer) / divisor(self.parameters)
 
-    def _check(self, optimizer: Any, sums: Sequence[torch.Tensor]) -> str:
-        sigma = self._sigma(optimizer)
+    def _check(self, optimizer: Any, sums: Sequence[torch.Tensor], *, sigma: float) -> str:
         self.noise.check(optimizer, sums, sigma=sigma)
         layout = self.group.check(optimizer, self.parameters)
         return f"{layout}\n{self.noise.name} {self.step} {sigma!r} {optimizer.loss_reduction}"
