@@ -138,9 +138,7 @@ def test_a_missing_extra_is_named_with_its_remedy(install, monkeypatch, tmp_path
     (tmp_path / "needs_an_extra.py").write_text(f"import {module}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "needs_an_extra", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Nothing("torch"), *sys.meta_path])
-    for name in [m for m in sys.modules if m.partition(".")[0] == "torch"]:
-        monkeypatch.delitem(sys.modules, name)
+    without(monkeypatch, "torch")
     install(entry("x", "needs_an_extra:Factory"))
     with pytest.raises(MissingExtraError, match=r"attack=x: .*'dpaudit\[torch\]'"):
         load("attacks", "x")
@@ -155,6 +153,13 @@ class Nothing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == self.package:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def without(monkeypatch, package: str) -> None:
+    """Make ``package`` one that is not installed, also where another test imported it before."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Nothing(package), *sys.meta_path])
 
 
 def test_another_missing_module_is_not_dressed_up_as_an_extra(install, monkeypatch, tmp_path):
@@ -236,7 +241,7 @@ def test_a_plug_in_is_described_by_its_class(install, monkeypatch, tmp_path):
 def test_one_that_cannot_be_imported_says_why(
     install, monkeypatch, tmp_path, source, says, extra, missing
 ):
-    monkeypatch.setattr(sys, "meta_path", [Nothing("pydp"), *sys.meta_path])
+    without(monkeypatch, "pydp")
     known = read(install, monkeypatch, tmp_path, source)
     about = registry.describe(known)
     assert about.says.startswith(f"cannot be imported: {says}" if says else "")
