@@ -335,7 +335,7 @@ SECTIONS = (
 
 _JUDGED = ("mechanism", "dpaudit.audit.mechanism.judge")
 _OWN = {
-    "bets": ("audit", "dpaudit.audit.betting"),
+    "bets": ("audit", "dpaudit.audit.betting.noise"),
     "event": _JUDGED,
     "low-bits": _JUDGED,
     "learned-score": _JUDGED,

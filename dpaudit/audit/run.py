@@ -15,7 +15,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from dpaudit.audit.battery import CERTAIN, LOOKS, Battery
-from dpaudit.audit.betting import Betting
+from dpaudit.audit.betting.noise import Betting
 from dpaudit.audit.block import BitWriter
 from dpaudit.audit.options import DEFAULT_SAMPLES, MINIMUM_SAMPLES, AuditOptions, Progress
 from dpaudit.audit.plan import Plan, drawing_seconds, plan_audit

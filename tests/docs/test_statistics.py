@@ -10,7 +10,7 @@ import scipy.special
 import scipy.stats
 
 from dpaudit.audit.battery.hidden_direction import fourth_order_p, phase_p
-from dpaudit.audit.betting import BETS
+from dpaudit.audit.betting.noise import BETS
 from dpaudit.audit.mechanism.bounds import epsilon_bounds
 from dpaudit.audit.mechanism.one_run import (
     Guesses,

@@ -10,7 +10,7 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit import registry
-from dpaudit.audit.betting import BETS
+from dpaudit.audit.betting.noise import BETS
 from dpaudit.harms import SECTIONS, explain, topic_of, topics
 from dpaudit.types import PluginOrigin
 

@@ -47,15 +47,16 @@ def learned_scores(
     rng: np.random.Generator,
     seconds: float,
     deadline: float = math.inf,
+    least: int = _LEAST_ROWS,
 ) -> list[Statistic]:
     """Scores learned from releases ``x0``, ``x1`` (n, k) at the two neighbours.
 
     None for single numbers, where every event is a set of values and no score adds one, and for
-    fewer than 500 releases. Training ends after ``seconds`` of this thread's own work, whatever
+    fewer than ``least`` releases. Training ends after ``seconds`` of this thread's own work, whatever
     else the machine does, and at ``deadline`` of ``time.monotonic``. Where one of them comes before
     its own end, the events depend on this machine's speed; the bounds hold in any case.
     """
-    if x0.shape[1] < 2 or min(len(x0), len(x1)) < _LEAST_ROWS:
+    if x0.shape[1] < 2 or min(len(x0), len(x1)) < least:
         return []
     x0, x1 = x0[:_MOST_ROWS], x1[:_MOST_ROWS]
     columns = _columns(x0, x1)
@@ -117,7 +118,7 @@ def _trees(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable[[
         if loss >= best or budget.spent:
             break
         best = loss
-    return lambda x: np.asarray(model.decision_function(x), np.float64)
+    return lambda x: np.asarray(model.decision_function(x) if len(x) else [], np.float64)
 
 
 def _loss(scores: Array, labels: Array) -> float:
@@ -171,7 +172,10 @@ def _network(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable
     inputs, validation = _Inputs.of(rows), len(rows) // 10
     features = inputs(rows)
     model = MLPClassifier(
-        (_WIDTH, _WIDTH), batch_size=_BATCH, learning_rate_init=_RATE, random_state=seed
+        (_WIDTH, _WIDTH),
+        batch_size=min(_BATCH, len(rows) - validation),
+        learning_rate_init=_RATE,
+        random_state=seed,
     )
     best, since = np.inf, 0
     layers: list[Array] = []

@@ -9,7 +9,7 @@ from support.function_sampler import FunctionSampler
 
 import dpaudit
 from dpaudit.audit import AuditOptions, run_audit
-from dpaudit.audit.betting import BETS, Betting, log_scale_mixture
+from dpaudit.audit.betting.noise import BETS, Betting, log_scale_mixture
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream

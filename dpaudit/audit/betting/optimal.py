@@ -1,0 +1,106 @@
+"""The growth-optimal bet on one release against (ε, δ)-DP, from what is known of its law.
+
+A release falls into a cell j; it was made at neighbour b = 0 or 1, by a fair coin. The hypothesis
+is P₁(E) ≤ a·P₀(E) + c and P₀(E) ≤ a·P₁(E) + c for all events E. The factors
+
+    f₁(j) = 1 − u + V_j − a·W_j − p,    f₀(j) = 1 + u − a·V_j + W_j − p,
+    p = (max V + max W)·c/2,    V, W ≥ 0,
+
+have mean at most 1 under it, whatever the law: E f = 1 + ½·(E₁V − a·E₀V) + ½·(E₀W − a·E₁W) − p,
+and V/max V is a test, so E₁V − a·E₀V ≤ c·max V. By duality of linear programmes no other function
+of neighbour and cell has a mean of at most 1 under all laws of the hypothesis, unless it is smaller
+than one of these everywhere: betting by them loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["factors"]
+
+Array = npt.NDArray[np.float64]
+
+_OFFSETS = np.linspace(-0.75, 0.75, 11)
+_CAPS = np.array([1.0, 0.5, 0.25, 0.1])
+_FLOOR = 0.01
+"""Least factor: no release loses more than this leaves."""
+
+
+def factors(p0: Array, p1: Array, slopes: Array, excesses: Array) -> tuple[Array, Array]:
+    """Logarithms (hypotheses, 2, cells) of the factors f₀, f₁, and growth (hypotheses,) of each.
+
+    ``p0`` and ``p1`` (cells,) are what is thought of the cells' probabilities at the neighbours;
+    ``slopes`` and ``excesses`` (hypotheses, lines) are a and c of lines that hold all at once, of
+    which each hypothesis is bet against by one. Growth is the expected logarithm of a factor, in
+    nats per release, if the probabilities are right; where none is promised, the factors are 1.
+
+    Guarantee: under its hypothesis the mean of a factor is at most 1, whatever ``p0`` and ``p1``.
+    """
+    logs = np.zeros((len(slopes), 2, len(p0)))
+    growth = np.zeros(len(slopes))
+    _factors(p0, p1, slopes, excesses, _OFFSETS, _CAPS, logs, growth)
+    return logs, growth
+
+
+@numba.njit(cache=True, nogil=True)
+def _line(p0, p1, slopes, excesses):  # type: ignore[no-untyped-def]
+    """The line that is exceeded most, in standard deviations of one release; −1 for none."""
+    best, most = -1, 0.0
+    for line in range(len(slopes)):
+        a, c = slopes[line], excesses[line]
+        for one, other in ((p0, p1), (p1, p0)):
+            gain, square = -c, 1e-12
+            for j in range(len(one)):
+                if other[j] > a * one[j]:
+                    gain += other[j] - a * one[j]
+                    square += other[j] + a * a * one[j]
+            if gain > 0 and gain * gain / square > most:
+                best, most = line, gain * gain / square
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def _try(p0, p1, a, c, u, cap, ways, here):  # type: ignore[no-untyped-def]
+    """Fill ``here`` (2, cells) with the factors of one choice; their growth, or −∞."""
+    greatest = np.zeros(2)
+    for j in range(len(p0)):
+        both = a * (p0[j] + p1[j])
+        here[1, j] = max(0.0, (p1[j] * (1 + u) - a * p0[j] * (1 - u)) / both) if ways != 1 else 0.0
+        here[0, j] = max(0.0, (p0[j] * (1 - u) - a * p1[j] * (1 + u)) / both) if ways != 0 else 0.0
+        for b in range(2):
+            greatest[b] = max(greatest[b], here[b, j])
+    for b in range(2):
+        greatest[b] *= cap
+    price = (greatest[0] + greatest[1]) * c / 2
+    room1, room0 = 1 - u - price - _FLOOR, 1 + u - price - _FLOOR
+    if room1 <= 0 or room0 <= 0:
+        return -np.inf
+    growth = 0.0
+    for j in range(len(p0)):
+        v = min(here[1, j], greatest[1], room0 / a)
+        w = min(here[0, j], greatest[0], room1 / a)
+        here[1, j] = 1 - u + v - a * w - price
+        here[0, j] = 1 + u - a * v + w - price
+        growth += 0.5 * (p1[j] * math.log(here[1, j]) + p0[j] * math.log(here[0, j]))
+    return growth
+
+
+@numba.njit(cache=True, nogil=True)
+def _factors(p0, p1, slopes, excesses, offsets, caps, logs, growth):  # type: ignore[no-untyped-def]
+    here = np.empty((2, len(p0)))
+    for g in range(len(slopes)):
+        line = _line(p0, p1, slopes[g], excesses[g])
+        if line < 0:
+            continue
+        a, c = slopes[g, line], excesses[g, line]
+        for ways in range(3):
+            for cap in caps[: 1 if c == 0 else len(caps)]:
+                for u in offsets:
+                    gain = _try(p0, p1, a, c, u, cap, ways, here)
+                    if gain > growth[g]:
+                        growth[g] = gain
+                        logs[g] = np.log(here)

@@ -1,0 +1,287 @@
+"""Betting against a claimed privacy with releases at two neighbours, each chosen by a fair coin.
+
+What is bet on is learned from the releases so far: statistics of a release, cut into cells, and how
+often each cell came at each neighbour. The bets of the next releases are fixed before they are
+made, so that each capital is a test supermartingale under its hypothesis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.audit.betting.optimal import factors
+from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.claims.implied import Profile
+
+__all__ = ["Hypotheses", "ReleaseBets", "View", "families"]
+
+Array = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Views = Callable[[Array, Array], "list[View]"]
+
+MAIN_SHARE = 3 / 4
+"""Share of α of the claim itself; other bounds divide the rest."""
+_EPSILONS = np.geomspace(0.02, 30, 241)
+_DELTAS = np.geomspace(1e-7, 0.99, 81)
+_MUS = np.geomspace(0.02, 20, 161)
+_STEPS = np.geomspace(1 / 16, 16, 161)
+"""Multiples of a claimed parameter."""
+_TANGENTS = np.linspace(-5.0, 5.0, 41)
+_SWITCH = 0.02
+"""How much of the weights is divided anew after each block: a view that learns late may lead."""
+_PRIOR = 0.5
+"""Releases added to each cell at each neighbour: nothing is known, and nothing is impossible."""
+_RETRAIN = 1.4
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """Hypotheses of one parameter, weakest last, each a set of lines that hold all at once.
+
+    ``values`` (g,) increase, and each hypothesis implies all later ones. ``slopes`` and
+    ``excesses`` (g, lines) say P₁(E) ≤ a·P₀(E) + c for all events E and either order.
+    """
+
+    name: str
+    values: Array
+    slopes: Array
+    excesses: Array
+    alpha: float
+
+    @classmethod
+    def of(
+        cls, name: str, values: Sequence[float], profiles: Sequence[Profile], alpha: float
+    ) -> Hypotheses:
+        """From the pairs (ε, δ) that each value implies."""
+        longest = max(map(len, profiles))
+        rows = np.array([[*p, *([p[-1]] * (longest - len(p)))] for p in profiles])
+        slopes = np.exp(np.minimum(rows[:, :, 0], 300.0))
+        return cls(name, np.asarray(values, np.float64), slopes, rows[:, :, 1], alpha)
+
+
+def gaussian_profile(mu: float) -> Profile:
+    """Tangents of the curve P₁ = Φ(Φ⁻¹(P₀) + μ) (Dong, Roth and Su 2022, Definition 2.6)."""
+    at = _TANGENTS - mu / 2
+    slopes = -mu * at - mu * mu / 2
+    gaps = scipy.special.ndtr(at + mu) - np.exp(slopes) * scipy.special.ndtr(at)
+    return tuple(zip(slopes.tolist(), (np.maximum(gaps, 0.0) + 1e-12).tolist(), strict=True))
+
+
+def families(claim: PrivacyClaim, alpha: float, *, bounds: bool = True) -> list[Hypotheses]:
+    """The claim first, then what is bounded beside it, each with its share of ``alpha``.
+
+    Without ``bounds`` only the claim, with all of ``alpha``.
+    """
+    main = _main(claim)
+    if not bounds:
+        one = claim_profile(claim)
+        return [Hypotheses.of(main[0], [main[1]], [one], alpha)]
+    name, at, profile = main
+    values = [at] if profile is None else sorted({*_values(name, at).tolist(), at})
+    profiles = [claim_profile(claim) if v == at or profile is None else profile(v) for v in values]
+    more: list[tuple[str, list[float], Callable[[float], Profile]]] = []
+    if name != "ε":
+        more.append(("ε", _EPSILONS.tolist(), lambda v: ((v, claim.delta),)))
+    more.append(("δ", _DELTAS.tolist(), lambda v: ((claim.epsilon, v),)))
+    if name != "μ":
+        more.append(("μ", _MUS.tolist(), gaussian_profile))
+    share = (1 - MAIN_SHARE) * alpha / len(more)
+    return [
+        Hypotheses.of(name, values, profiles, MAIN_SHARE * alpha),
+        *(Hypotheses.of(n, v, [profile(x) for x in v], share) for n, v, profile in more),
+    ]
+
+
+def _values(name: str, at: float) -> Array:
+    return {"ε": _EPSILONS, "μ": _MUS}.get(name, at * _STEPS)
+
+
+def _main(claim: PrivacyClaim) -> tuple[str, float, Callable[[float], Profile] | None]:
+    """The letter of the claimed parameter, its value, and the profile of others; None without."""
+    stated = claim.stated
+    if stated is not None:
+        value = stated.value
+        if value is None or not value > 0 or stated.with_value(value) is None:
+            return "claim", 0.0, None
+
+        def other(value: float) -> Profile:
+            weaker = stated.with_value(value)
+            assert weaker is not None  # noqa: S101 checked above
+            return weaker.profile
+
+        return stated.unit, value, other
+    if claim.only_mu and claim.mu is not None:
+        return "μ", claim.mu, gaussian_profile
+    if claim.mu is not None:
+        return "claim", 0.0, None
+    return "ε", claim.epsilon, lambda v: ((v, claim.delta),)
+
+
+def claim_profile(claim: PrivacyClaim) -> Profile:
+    """All pairs (ε, δ) that the claim says hold at once."""
+    if claim.stated is not None:
+        return claim.stated.profile
+    gaussian = () if claim.mu is None else gaussian_profile(claim.mu)
+    return gaussian if claim.only_mu else (*gaussian, (claim.epsilon, claim.delta))
+
+
+@dataclass
+class View:
+    """A statistic of releases, its cells, and the counts (2, cells) at the two neighbours so far."""
+
+    name: str
+    of: Callable[[Array], Array]
+    edges: Array
+    counts: Array = field(default_factory=lambda: np.zeros((2, 1)))
+
+    def tally(self, values: Array, sides: Bools) -> Array:
+        """How many of the statistic's ``values`` (n,) fell into each cell at each neighbour."""
+        cells, size = np.searchsorted(self.edges, values, side="right"), len(self.edges) + 1
+        return np.bincount(cells + size * sides, minlength=2 * size).reshape(2, size).astype(float)
+
+    @property
+    def probabilities(self) -> Array:
+        """What is thought of the cells' probabilities, (2, cells)."""
+        smooth = self.counts + _PRIOR
+        return np.asarray(smooth / smooth.sum(axis=1, keepdims=True))
+
+
+class _Capital:
+    """The capitals against one family's hypotheses, shared among views."""
+
+    def __init__(self, family: Hypotheses) -> None:
+        self.family = family
+        self.log = np.zeros(len(family.values))
+        self.best = np.zeros(len(family.values))
+        self._weights: dict[str, Array] = {}
+
+    def bet(self, views: Sequence[View]) -> list[Array]:
+        """Logarithms of the factors of each view, (hypotheses, 2, cells)."""
+        return [
+            factors(*view.probabilities, self.family.slopes, self.family.excesses)[0]
+            for view in views
+        ]
+
+    def settle(self, views: Sequence[View], bets: list[Array], counts: Sequence[Array]) -> None:
+        """Take in a block's ``counts`` (2, cells) of each view, for the ``bets`` placed before."""
+        gains = np.stack(
+            [np.zeros_like(self.log)]
+            + [np.einsum("gbj,bj->g", b, n) for b, n in zip(bets, counts, strict=True)]
+        )
+        names = ["", *(view.name for view in views)]
+        fresh = np.full_like(self.log, 1 / len(names))
+        weights = np.stack([self._weights.get(name, fresh) for name in names])
+        weights /= weights.sum(axis=0)
+        with np.errstate(divide="ignore"):
+            terms = np.log(weights) + gains
+        total = scipy.special.logsumexp(terms, axis=0)
+        self.log += total
+        self.best = np.maximum(self.best, self.log)
+        after = np.exp(terms - total) * (1 - _SWITCH) + _SWITCH / len(names)
+        self._weights = dict(zip(names, after, strict=True))
+
+    @property
+    def rejected(self) -> Bools:
+        """Which hypotheses (g,) are refuted."""
+        return self.best >= math.log(1 / self.family.alpha)
+
+    @property
+    def bound(self) -> float:
+        """The lower bound: the value below the first that is not refuted; 0 if none is."""
+        standing = np.flatnonzero(~self.rejected)
+        first = int(standing[0]) if standing.size else len(self.log)
+        return float(self.family.values[first - 1]) if first else 0.0
+
+
+class ReleaseBets:
+    """Bets against ``claim`` at ``alpha``, on releases given block by block.
+
+    ``views`` makes what is looked at from the releases so far, (n, k) at each neighbour.
+
+    Formal guarantee: if each release is made at a neighbour chosen by a fair coin, independently of
+    everything before, then with probability at least 1 − ``alpha`` all :attr:`bounds` are at most
+    the truth after every block, at once, and :attr:`contradicted` is never true unless the claim is
+    false (Ville's inequality for the hypothesis of the true value of each family, union bound over
+    families; each hypothesis implies those of larger values, so a bound above the truth needs that
+    the true one was refuted). Releases may depend on earlier ones, if the law of each given those
+    keeps the claim.
+    """
+
+    def __init__(
+        self,
+        claim: PrivacyClaim,
+        *,
+        alpha: float,
+        views: Views,
+        bounds: bool = True,
+    ) -> None:
+        self.claim, self.drawn = claim, 0
+        self._capitals = [_Capital(f) for f in families(claim, alpha, bounds=bounds)]
+        self._make = views
+        self._rows: list[Array] = []
+        self._sides: list[Bools] = []
+        self._views: list[View] = []
+        self._retrain = 16
+
+    def update(self, rows: Array, sides: Bools) -> bool:
+        """Take in releases ``rows`` (n, k), made at neighbours ``sides`` (n,); True if contradicted.
+
+        The order within a block does not matter.
+        """
+        counts = [view.tally(view.of(rows), sides) for view in self._views]
+        if counts:
+            for capital in self._capitals:
+                capital.settle(self._views, capital.bet(self._views), counts)
+        self._rows.append(rows)
+        self._sides.append(sides)
+        self.drawn += len(rows)
+        if self.drawn >= self._retrain:
+            self._learn()
+        else:
+            for view, count in zip(self._views, counts, strict=True):
+                view.counts += count
+        return self.contradicted
+
+    def _learn(self) -> None:
+        rows, sides = np.concatenate(self._rows), np.concatenate(self._sides)
+        self._rows, self._sides = [rows], [sides]
+        if min(sides.sum(), (~sides).sum()) >= 2:
+            self._views = self._make(rows[~sides], rows[sides])
+        self._retrain = math.ceil(_RETRAIN * self.drawn)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the claim, and every stronger one, is refuted."""
+        main = self._capitals[0]
+        upto = main.family.values <= self._claimed
+        return bool(main.rejected[upto].all())
+
+    @property
+    def _claimed(self) -> float:
+        return _main(self.claim)[1]
+
+    @property
+    def log_capital(self) -> float:
+        """Natural logarithm of the capital against the claim."""
+        main = self._capitals[0]
+        return float(main.log[np.searchsorted(main.family.values, self._claimed)])
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """Lower bounds by parameter, at once."""
+        return {c.family.name: c.bound for c in self._capitals}
+
+
+def block_sizes(most: int, *, first: int = 16, growth: float = 0.1) -> Iterator[int]:
+    """Sizes of blocks that add up to ``most``, each a tenth of what was drawn before."""
+    drawn = 0
+    while drawn < most:
+        size = min(max(first if not drawn else 4, int(growth * drawn)), most - drawn)
+        yield size
+        drawn += size
