@@ -37,7 +37,7 @@ _SWITCH = 0.02
 """How much of the weights is divided anew after each block: a view that learns late may lead."""
 _PRIOR = 0.5
 """Releases added to each cell at each neighbour: nothing is known, and nothing is impossible."""
-_RETRAIN = 1.4
+_RETRAIN = 1.2
 
 
 @dataclass(frozen=True)
@@ -278,8 +278,8 @@ class ReleaseBets:
         return {c.family.name: c.bound for c in self._capitals}
 
 
-def block_sizes(most: int, *, first: int = 16, growth: float = 0.1) -> Iterator[int]:
-    """Sizes of blocks that add up to ``most``, each a tenth of what was drawn before."""
+def block_sizes(most: int, *, first: int = 16, growth: float = 0.05) -> Iterator[int]:
+    """Sizes of blocks that add up to ``most``, each a twentieth of what was drawn before."""
     drawn = 0
     while drawn < most:
         size = min(max(first if not drawn else 4, int(growth * drawn)), most - drawn)
