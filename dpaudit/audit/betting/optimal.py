@@ -24,25 +24,29 @@ __all__ = ["factors"]
 
 Array = npt.NDArray[np.float64]
 
-_OFFSETS = np.linspace(-0.75, 0.75, 11)
+_OFFSETS = np.linspace(-0.9, 0.9, 13)
 _CAPS = np.array([1.0, 0.5, 0.25, 0.1])
 _FLOOR = 0.01
 """Least factor: no release loses more than this leaves."""
 
 
-def factors(p0: Array, p1: Array, slopes: Array, excesses: Array) -> tuple[Array, Array]:
+def factors(
+    p0: Array, p1: Array, slopes: Array, excesses: Array, *, averaged: int = 1
+) -> tuple[Array, Array]:
     """Logarithms (hypotheses, 2, cells) of the factors f₀, f₁, and growth (hypotheses,) of each.
 
     ``p0`` and ``p1`` (cells,) are what is thought of the cells' probabilities at the neighbours;
     ``slopes`` and ``excesses`` (hypotheses, lines) are a and c of lines that hold all at once, of
     which each hypothesis is bet against by one. Growth is the expected logarithm of a factor, in
-    nats per release, if the probabilities are right; where none is promised, the factors are 1.
+    nats, if the probabilities are right; where none is promised, the factors are 1. Of
+    ``averaged`` releases the factor is the mean of theirs, whose logarithm is expected to second
+    order.
 
     Guarantee: under its hypothesis the mean of a factor is at most 1, whatever ``p0`` and ``p1``.
     """
     logs = np.zeros((len(slopes), 2, len(p0)))
     growth = np.zeros(len(slopes))
-    _factors(p0, p1, slopes, excesses, _OFFSETS, _CAPS, logs, growth)
+    _factors(p0, p1, slopes, excesses, averaged, _OFFSETS, _CAPS, logs, growth)
     return logs, growth
 
 
@@ -64,43 +68,55 @@ def _line(p0, p1, slopes, excesses):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _try(p0, p1, a, c, u, cap, ways, here):  # type: ignore[no-untyped-def]
-    """Fill ``here`` (2, cells) with the factors of one choice; their growth, or −∞."""
+def _try(p0, p1, a, c, u, cap, ways, averaged, here):  # type: ignore[no-untyped-def]
+    """Fill ``here`` (2, cells) with logarithms of the factors of one choice; growth, or −∞."""
     greatest = np.zeros(2)
+    shift = u if averaged == 1 else 0.0  # a mean varies little: only its expectation counts
     for j in range(len(p0)):
-        both = a * (p0[j] + p1[j])
-        here[1, j] = max(0.0, (p1[j] * (1 + u) - a * p0[j] * (1 - u)) / both) if ways != 1 else 0.0
-        here[0, j] = max(0.0, (p0[j] * (1 - u) - a * p1[j] * (1 + u)) / both) if ways != 0 else 0.0
+        both = a * (p0[j] + p1[j]) / averaged
+        one, other = p1[j] * (1 + shift), p0[j] * (1 - shift)
+        here[1, j] = max(0.0, one - a * other) / both if ways != 1 else 0.0
+        here[0, j] = max(0.0, other - a * one) / both if ways != 0 else 0.0
         for b in range(2):
             greatest[b] = max(greatest[b], here[b, j])
     for b in range(2):
-        greatest[b] *= cap
+        greatest[b] = cap * min(greatest[b], 2 / a)
     price = (greatest[0] + greatest[1]) * c / 2
     room1, room0 = 1 - u - price - _FLOOR, 1 + u - price - _FLOOR
     if room1 <= 0 or room0 <= 0:
         return -np.inf
-    growth = 0.0
+    idle1, idle0 = math.log(1 - u - price), math.log(1 + u - price)
+    growth, mean, square = 0.0, 0.0, 0.0
     for j in range(len(p0)):
         v = min(here[1, j], greatest[1], room0 / a)
         w = min(here[0, j], greatest[0], room1 / a)
-        here[1, j] = 1 - u + v - a * w - price
-        here[0, j] = 1 + u - a * v + w - price
-        growth += 0.5 * (p1[j] * math.log(here[1, j]) + p0[j] * math.log(here[0, j]))
-    return growth
+        if v == 0 and w == 0:  # most cells
+            here[1, j], here[0, j] = idle1, idle0
+        else:
+            here[1, j] = math.log(1 - u + v - a * w - price)
+            here[0, j] = math.log(1 + u - a * v + w - price)
+        growth += 0.5 * (p1[j] * here[1, j] + p0[j] * here[0, j])
+        if averaged > 1:
+            f1, f0 = math.exp(here[1, j]), math.exp(here[0, j])
+            mean += 0.5 * (p1[j] * f1 + p0[j] * f0)
+            square += 0.5 * (p1[j] * f1 * f1 + p0[j] * f0 * f0)
+    if averaged == 1:
+        return growth
+    return math.log(mean) - (square / mean / mean - 1) / (2 * averaged)
 
 
 @numba.njit(cache=True, nogil=True)
-def _factors(p0, p1, slopes, excesses, offsets, caps, logs, growth):  # type: ignore[no-untyped-def]
+def _factors(p0, p1, slopes, excesses, averaged, offsets, caps, logs, growth):  # type: ignore[no-untyped-def]
     here = np.empty((2, len(p0)))
     for g in range(len(slopes)):
         line = _line(p0, p1, slopes[g], excesses[g])
         if line < 0:
             continue
         a, c = slopes[g, line], excesses[g, line]
-        for ways in range(3):
+        for ways in range(2 if c == 0 else 0, 3):  # both ways cost nothing without c
             for cap in caps[: 1 if c == 0 else len(caps)]:
                 for u in offsets:
-                    gain = _try(p0, p1, a, c, u, cap, ways, here)
+                    gain = _try(p0, p1, a, c, u, cap, ways, averaged, here)
                     if gain > growth[g]:
                         growth[g] = gain
-                        logs[g] = np.log(here)
+                        logs[g] = here

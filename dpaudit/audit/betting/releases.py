@@ -38,6 +38,8 @@ _SWITCH = 0.02
 _PRIOR = 0.5
 """Releases added to each cell at each neighbour: nothing is known, and nothing is impossible."""
 _RETRAIN = 1.2
+_LEADING = 6
+"""Views that bet on more than the claim's own parameter."""
 
 
 @dataclass(frozen=True)
@@ -155,31 +157,46 @@ class View:
 class _Capital:
     """The capitals against one family's hypotheses, shared among views."""
 
-    def __init__(self, family: Hypotheses) -> None:
-        self.family = family
+    def __init__(self, family: Hypotheses, *, averaged: int) -> None:
+        self.family, self._averaged = family, averaged
         self.log = np.zeros(len(family.values))
         self.best = np.zeros(len(family.values))
         self._weights: dict[str, Array] = {}
 
     def bet(self, views: Sequence[View]) -> list[Array]:
-        """Logarithms of the factors of each view, (hypotheses, 2, cells)."""
-        return [
-            factors(*view.probabilities, self.family.slopes, self.family.excesses)[0]
-            for view in views
-        ]
+        """Logarithms of the factors of each view, (hypotheses, 2, cells).
+
+        Against what is refuted nothing is bet.
+        """
+        family, open_ = self.family, ~self.rejected
+        bets = []
+        for view in views:
+            logs = np.zeros((len(open_), *view.counts.shape))
+            lines = family.slopes[open_], family.excesses[open_]
+            logs[open_] = factors(*view.probabilities, *lines, averaged=self._averaged)[0]
+            bets.append(logs)
+        return bets
+
+    def leading(self, views: Sequence[View], at: float) -> list[View]:
+        """The views that the capital against the hypothesis ``at`` rests on most."""
+        i = int(np.searchsorted(self.family.values, at))
+        weight = {name: float(w[i]) for name, w in self._weights.items()}
+        return sorted(views, key=lambda view: -weight.get(view.name, 0.0))[:_LEADING]
 
     def settle(self, views: Sequence[View], bets: list[Array], counts: Sequence[Array]) -> None:
         """Take in a block's ``counts`` (2, cells) of each view, for the ``bets`` placed before."""
-        gains = np.stack(
-            [np.zeros_like(self.log)]
-            + [np.einsum("gbj,bj->g", b, n) for b, n in zip(bets, counts, strict=True)]
-        )
+        gains = [np.zeros_like(self.log)]
+        for logs, count in zip(bets, counts, strict=True):
+            if self._averaged > 1:
+                gains.append(np.log(np.einsum("gbj,bj->g", np.exp(logs), count) / count.sum()))
+            else:
+                gains.append(np.einsum("gbj,bj->g", logs, count))
         names = ["", *(view.name for view in views)]
         fresh = np.full_like(self.log, 1 / len(names))
         weights = np.stack([self._weights.get(name, fresh) for name in names])
         weights /= weights.sum(axis=0)
         with np.errstate(divide="ignore"):
-            terms = np.log(weights) + gains
+            terms = np.log(weights) + np.stack(gains)
         total = scipy.special.logsumexp(terms, axis=0)
         self.log += total
         self.best = np.maximum(self.best, self.log)
@@ -202,7 +219,9 @@ class _Capital:
 class ReleaseBets:
     """Bets against ``claim`` at ``alpha``, on releases given block by block.
 
-    ``views`` makes what is looked at from the releases so far, (n, k) at each neighbour.
+    ``views`` makes what is looked at from the releases so far, (n, k) at each neighbour. With
+    ``averaged`` above 1 the releases of a block, about so many, may depend on each other: the
+    factor of a block is the mean of theirs, whose expectation is at most 1 all the same.
 
     Formal guarantee: if each release is made at a neighbour chosen by a fair coin, independently of
     everything before, then with probability at least 1 − ``alpha`` all :attr:`bounds` are at most
@@ -220,9 +239,11 @@ class ReleaseBets:
         alpha: float,
         views: Views,
         bounds: bool = True,
+        averaged: int = 1,
     ) -> None:
         self.claim, self.drawn = claim, 0
-        self._capitals = [_Capital(f) for f in families(claim, alpha, bounds=bounds)]
+        hypotheses = families(claim, alpha, bounds=bounds)
+        self._capitals = [_Capital(f, averaged=averaged) for f in hypotheses]
         self._make = views
         self._rows: list[Array] = []
         self._sides: list[Bools] = []
@@ -234,10 +255,10 @@ class ReleaseBets:
 
         The order within a block does not matter.
         """
-        counts = [view.tally(view.of(rows), sides) for view in self._views]
+        values = {id(view.of): view.of(rows) for view in self._views}
+        counts = [view.tally(values[id(view.of)], sides) for view in self._views]
         if counts:
-            for capital in self._capitals:
-                capital.settle(self._views, capital.bet(self._views), counts)
+            self._settle(dict(zip(map(id, self._views), counts, strict=True)))
         self._rows.append(rows)
         self._sides.append(sides)
         self.drawn += len(rows)
@@ -247,6 +268,13 @@ class ReleaseBets:
             for view, count in zip(self._views, counts, strict=True):
                 view.counts += count
         return self.contradicted
+
+    def _settle(self, counts: dict[int, Array]) -> None:
+        views = self._views
+        for capital in self._capitals:
+            bets = capital.bet(views)
+            capital.settle(views, bets, [counts[id(view)] for view in views])
+            views = self._capitals[0].leading(views, self._claimed)
 
     def _learn(self) -> None:
         rows, sides = np.concatenate(self._rows), np.concatenate(self._sides)
