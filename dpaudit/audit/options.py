@@ -217,6 +217,14 @@ class MechanismOptions:
     ] = DEFAULT_RELEASES
     alpha: AlphaOfBounds = 0.01
     time_limit: Annotated[float, Option("Seconds for the whole audit.")] = 600
+    sequential: Annotated[
+        bool,
+        Option("Stop as soon as it is certain, or hopeless; --samples is the most that is drawn."),
+    ] = False
+    resume: Annotated[
+        Path | None,
+        Option("Keep a --sequential audit in this file, and go on from it if it exists.", "FILE"),
+    ] = None
     real_numbers: Annotated[
         bool,
         Option("Report what the low bits of releases show, but do not count it as a finding."),
@@ -270,7 +278,7 @@ class MechanismOptions:
     @property
     def again(self) -> list[str]:
         """Command-line arguments of the same audit, without its time limit."""
-        return arguments_of(dataclasses.replace(self, time_limit=600, by=""))
+        return arguments_of(dataclasses.replace(self, time_limit=600, resume=None, by=""))
 
     def claimed(self, claim: PrivacyClaim) -> PrivacyClaim:
         """What ``claim`` says of a release: of one call composed, or of all calls together.
@@ -281,6 +289,8 @@ class MechanismOptions:
         return claim if self.together else claim.repeated(self.calls * self.sessions)
 
     def __post_init__(self) -> None:
+        if self.resume is not None and not self.sequential:
+            raise UsageError(f"resume={self.resume}: belongs to --sequential; give both")
         if not 1 <= self.calls <= _MOST_CALLS:
             raise UsageError(f"calls={self.calls}: must lie in 1…{_MOST_CALLS:,}, e.g. 5")
         if not 1 <= self.sessions <= _MOST_SESSIONS:

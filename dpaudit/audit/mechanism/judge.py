@@ -37,6 +37,7 @@ __all__ = [
     "Judgement",
     "LearnedEvents",
     "judge",
+    "kind_of",
     "learn",
 ]
 
@@ -314,7 +315,7 @@ def _event_test(
         p = least_level(lambda level: claim.contradicted(at(level)))
     adjusted = min(1.0, p / share)
     statement = "" if claim.stated is None else f"; {claim.stated.bound([event_band])[1]}"
-    harm, topic = _kind(kind)
+    harm, topic = kind_of(kind)
     test = TestResult(
         name=f"{kind}, {_ORDINAL[here]} neighbour over {_ORDINAL[there]}",
         p=p,
@@ -342,7 +343,7 @@ def _event_test(
     return test, bound, event_band
 
 
-def _kind(kind: str) -> tuple[str, str]:
+def kind_of(kind: str) -> tuple[str, str]:
     """The harm and the page of what is counted: an event, or an attack as it was written."""
     if kind in _KINDS:
         return _KINDS[kind]

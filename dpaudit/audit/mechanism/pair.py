@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.betting.releases import MAIN_SHARE
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.mechanism.attacks import (
     NamedAttack,
@@ -26,6 +27,12 @@ from dpaudit.audit.mechanism.releases import (
     Releases,
     dependence,
     draw_releases,
+)
+from dpaudit.audit.mechanism.sequential import (
+    METHOD,
+    draw_and_bet,
+    judgement_of,
+    stopped_text,
 )
 from dpaudit.audit.mechanism.verdict import (
     low_bits_advice,
@@ -81,6 +88,8 @@ def audit_pair(
     """
     limit = TimeLimit(options.time_limit)
     pair = PairAudit(mechanism, neighbours, claim, options, limit, attack, reach)
+    if options.sequential:
+        return pair.conclude(pair.bet(progress=progress))
     return pair.conclude(pair.judge(pair.draw(progress=progress)))
 
 
@@ -122,7 +131,8 @@ class PairAudit:
             )
 
     @property
-    def _root(self) -> KeyedStream:
+    def root(self) -> KeyedStream:
+        """The auditor's own randomness."""
         return KeyedStream.from_seed(self.options.seed).child("mechanism")
 
     def draw(self, *, progress: Progress | None = None) -> Releases:
@@ -133,7 +143,7 @@ class PairAudit:
             self.neighbours,
             samples=self.options.samples,
             limit=self.limit,
-            rng=self._root.child("turns").numpy(),
+            rng=self.root.child("turns").numpy(),
             learning=attack is None or not plays(attack.implementation, "support"),
             timed=_is_timed(attack),
             progress=progress,
@@ -141,6 +151,17 @@ class PairAudit:
         if isinstance(self.mechanism, EncodedReleases):
             releases = self.mechanism.encoded(releases)
         return releases
+
+    def bet(self, *, progress: Progress | None = None) -> PairEvidence:
+        """Draw releases and bet on each before it comes, until it is certain."""
+        drawn = draw_and_bet(self, progress=progress)
+        releases, share = drawn.releases, MAIN_SHARE
+        details: dict[str, Any] = {"sequential": drawn.details}
+        if self.options.real_numbers:
+            details["last_bits_excluded"] = True
+        if fault := _fault_of(releases):
+            return PairEvidence(releases, fault, details=details)
+        return PairEvidence(releases, "", judgement_of(drawn, self), (share, share), details)
 
     def judge(self, releases: Releases) -> PairEvidence:
         """Count events in the releases, unless these cannot be judged."""
@@ -160,7 +181,7 @@ class PairAudit:
             *releases.learn,
             neighbours=self.neighbours,
             aim=Aim.of(self.claim, options.alpha, real_numbers=options.real_numbers),
-            rng=self._root.child("statistics").numpy(),
+            rng=self.root.child("statistics").numpy(),
             more=more,
             seconds=_LEARNING_SECONDS,
             deadline=time.monotonic() + 0.3 * (limit.ends - time.monotonic()),
@@ -174,7 +195,7 @@ class PairAudit:
         claim, alpha = self.claim, self.options.alpha
         view = view_releases(attack, releases, self.neighbours, delta=claim.delta, alpha=alpha)
         judgement = judge(view.events, *view.scores, claim=claim, alpha=alpha)
-        success = count_right_guesses(view.guesses, rng=self._root.child("guesses").numpy())
+        success = count_right_guesses(view.guesses, rng=self.root.child("guesses").numpy())
         details = {**view.details, "success": success}
         return PairEvidence(releases, "", judgement, view.events.shares, details)
 
@@ -196,7 +217,10 @@ class PairAudit:
             real_numbers=self.options.real_numbers,
         )
         learned = attack is None or isinstance(attack.implementation, LearningAttack)
+        by_curve = METHOD if self.options.sequential else _CURVE
         method = f"{'learned' if learned else 'fixed'} events and {_CURVE}"
+        if self.options.sequential:
+            method, reason = METHOD, reason + stopped_text(evidence.details)
         return MechanismResult(
             verdict=verdict,
             reason=reason,
@@ -210,8 +234,8 @@ class PairAudit:
             stated=judgement.stated or claim.statement((), alpha),
             alpha=alpha,
             epsilon=at_least(judgement.epsilon, alpha, method),
-            delta=at_least(judgement.delta, alpha, _CURVE),
-            mu=at_least(judgement.mu, alpha, _CURVE),
+            delta=at_least(judgement.delta, alpha, by_curve),
+            mu=at_least(judgement.mu, alpha, by_curve),
             curve=judgement.curve,
             tests=judgement.tests,
             samples=count + sum(map(len, releases.learn)),

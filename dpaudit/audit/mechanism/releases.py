@@ -20,7 +20,15 @@ from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.protocols import Dataset, Facts, Reply, Request, Session
 from dpaudit.results.text import one_line
 
-__all__ = ["ASSUMPTION_LEVEL", "EncodedReleases", "Releases", "dependence", "draw_releases"]
+__all__ = [
+    "ASSUMPTION_LEVEL",
+    "EncodedReleases",
+    "Releases",
+    "dependence",
+    "draw_releases",
+    "release_block",
+    "same_width",
+]
 
 _LARGEST_BLOCK = 1 << 16
 _LARGEST_TIMED = 1 << 10
@@ -101,8 +109,8 @@ def draw_releases(
             pair: list[list[Array]] = [[], []]
             try:
                 for side, n in _turns(sizes, rng=rng, timed=timed):
-                    rows = _release(mechanism, neighbours[side], n, limit=limit, timed=timed)
-                    width = _same_width(mechanism, rows, width, samples=samples)
+                    rows = release_block(mechanism, neighbours[side], n, limit=limit, timed=timed)
+                    width = same_width(mechanism, rows, width, samples=samples)
                     pair[side].append(rows)
             except SamplerTimeoutError as error:
                 if not halves[1][0]:
@@ -133,7 +141,10 @@ def _joined(blocks: list[Array], width: int) -> Array:
     return np.concatenate([np.empty((0, width)), *blocks])
 
 
-def _release(mechanism: Session, value: Array, n: int, *, limit: TimeLimit, timed: bool) -> Array:
+def release_block(
+    mechanism: Session, value: Array, n: int, *, limit: TimeLimit, timed: bool = False
+) -> Array:
+    """``n`` releases at ``value``, (n, k), in one call; timed ones with their seconds."""
     left = limit.left(mechanism.name)
     if not timed:
         return np.asarray(mechanism.ask(Request(n, input=value), timeout=left).values)
@@ -141,7 +152,13 @@ def _release(mechanism: Session, value: Array, n: int, *, limit: TimeLimit, time
     return np.column_stack((reply.values, np.asarray(reply.seconds)))
 
 
-def _same_width(mechanism: Session, releases: Array, width: int, *, samples: int) -> int:
+def same_width(mechanism: Session, releases: Array, width: int, *, samples: int) -> int:
+    """The numbers of a release, as many as ``width`` unless that is 0.
+
+    Raises:
+        SamplerOutputError: they are not.
+        UsageError: ``samples`` at two neighbours would not fit into 2 GiB.
+    """
     k = int(releases.shape[1])
     if width and k != width:
         raise SamplerOutputError(
@@ -327,9 +344,8 @@ class EncodedReleases:
         Calls of the learning half are left out of :attr:`~Releases.calls`: the encoding was fitted
         to some of them, so that their rows differ in law from those of later ones.
         """
-        halves = [x[: max(1, len(x) // 2), 0].astype(np.intp) for x in drawn.learn]
-        self.encoding = Encoding.fit(self._at(halves[0]), self._at(halves[1]))
-        rows = np.concatenate([self.encoding.rows(block) for block in self._blocks])
+        encoding = self.fit(*(x[: max(1, len(x) // 2)] for x in drawn.learn))
+        rows = np.concatenate([encoding.rows(block) for block in self._blocks])
         self._learnt = [rows[x[:, 0].astype(np.intp)] for x in drawn.learn]
         learn, count = (
             (rows[a[:, 0].astype(np.intp)], rows[b[:, 0].astype(np.intp)])
@@ -337,6 +353,21 @@ class EncodedReleases:
         )
         nothing: tuple[list[int], list[int]] = ([], [])
         return dataclasses.replace(drawn, learn=learn, count=count, sizes=(nothing, drawn.sizes[1]))
+
+    def fit(self, first: Array, second: Array) -> Encoding:
+        """Fix the encoding by releases whose numbers (n, 1) were answered at each data set."""
+        both = (self._at(x[:, 0].astype(np.intp)) for x in (first, second))
+        self.encoding = Encoding.fit(*both)
+        return self.encoding
+
+    def rows(self, numbers: Array) -> Array:
+        """The releases with these numbers (n, 1) as rows (n, k), by the encoding fixed last."""
+        assert self.encoding is not None  # noqa: S101 fitted before
+        return self.encoding.rows(self._at(numbers[:, 0].astype(np.intp)))
+
+    def shown(self, first: Array, second: Array) -> None:
+        """Remember releases (n, 1) at each data set, to say where they differ most."""
+        self._learnt = [self.rows(x) for x in (first, second)]
 
     def _at(self, places: npt.NDArray[np.intp]) -> Raw:
         starts = np.cumsum([0, *map(len, self._blocks)])

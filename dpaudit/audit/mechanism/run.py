@@ -25,6 +25,7 @@ from dpaudit.audit.mechanism.question import (
     question_on_queries,
 )
 from dpaudit.audit.mechanism.request import MechanismRequest
+from dpaudit.audit.mechanism.sequential import resumed
 from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
     ClaimOptions,
@@ -254,6 +255,7 @@ def plan_audit(subject: Subject, request: MechanismRequest) -> MechanismPlan:
     Raises:
         UsageError: options that do not go together, or neighbours or an attack that do not fit.
     """
+    request = dataclasses.replace(request, options=resumed(request.options))
     options, question, attack = request.options, request.question, request.attack
     _check_guesses(options)
     pair = None if request.neighbours is None else parse_neighbours(request.neighbours)
