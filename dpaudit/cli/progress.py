@@ -93,9 +93,14 @@ class AuditProgress:
         self.done, self.total = 0, total
         self._stage: Progress | None = None
         self._task: TaskID | None = None
+        self._note = ""
 
     def __call__(self, done: int, total: int) -> None:
         self._show(self._drawing, done, total, bar=done < total)
+
+    def note(self, text: str) -> None:
+        """What the drawing shows so far, beside the bar."""
+        self._note = f", {text}"
 
     def stage(self, unit: str) -> Callable[[int, int], None]:
         """What to call with the number of ``unit`` and the total, before anything is drawn."""
@@ -107,7 +112,8 @@ class AuditProgress:
         if another or bar != (self._task is not None):
             self._enter(drawing=bar)
         if self._stage is not None and self._task is not None:
-            self._stage.update(self._task, completed=done, total=total)
+            shown = unit + (self._note if unit == self._drawing else "")
+            self._stage.update(self._task, completed=done, total=total, description=shown)
 
     def __enter__(self) -> Self:
         self._enter(drawing=True)

@@ -146,7 +146,7 @@ def _meaning(result: MechanismResult, checks: Sequence[Check]) -> tuple[Meaning,
 def _sections(result: MechanismResult) -> Iterable[Section]:
     blocks = (*file_facts(result.provenance), Facts(tuple(_facts(result))))
     yield Section(title="What was tested", blocks=blocks)
-    chart = _profile(result) if result.tests else None
+    chart = (_wealth(result) or _profile(result)) if result.tests else None
     outcome: list[Block] = [*map(Text, result.advice), *([chart] if chart else []), Findings()]
     if chart is None and not result.advice and not any(t.finding for t in result.tests):
         passed = result.verdict == "no-finding"
@@ -369,6 +369,43 @@ def _bound_of_test(test: TestResult) -> str:
 
 def _confidence(result: MechanismResult) -> str:
     return f" ({100 * (1 - result.alpha):.10g} % confidence)"
+
+
+def _wealth(result: MechanismResult) -> Chart | None:
+    """Capital against the claim, and the bound, over the releases of a sequential audit."""
+    how = _detail(result.details, "sequential", dict[str, Any]) or {}
+    looks = _detail(how, "looks", list[tuple[float, float, float]])
+    needed = wording.number(how.get("needed"))
+    if not looks or needed is None:
+        return None
+    finding, drawn = result.verdict == "finding", wording.count(int(looks[-1][0]))
+    capital = tuple(
+        Mark(
+            x=n,
+            y=c,
+            name=f"{n:,.0f} releases",
+            says=f"capital 10^{c:.1f}, shown ε {wording.bounds(bound)}",
+            alarm=finding and c >= needed,
+        )
+        for n, c, bound in looks
+    )
+    values = [c for _, c, _ in looks]
+    return Chart(
+        kind="plot",
+        title="Capital against the claim, as releases came",
+        caption="A capital of 1 was bet against the claim, on each release before it came. If the "
+        f"claim is true it reaches the dashed line with probability {result.alpha:g} at most, at "
+        "any time; where it does, the claim is refuted and the audit stops.",
+        alt=f"Capital against the claim over {drawn} releases: it ends at 10^{values[-1]:.1f}, "
+        f"and 10^{needed:.1f} refutes the claim; shown ε {wording.bounds(result.epsilon.low)}.",
+        panels=(Panel(series=(Series(marks=capital, look="line"),), lines=(Line(at=needed),)),),
+        x=Axis(label="releases", log=True, low=max(1.0, looks[0][0]), high=max(looks[-1][0], 2.0)),
+        y=Axis(
+            label="log₁₀ of the capital",
+            low=min(-1.0, *values),
+            high=1.1 * max(needed, *values),
+        ),
+    )
 
 
 def _profile(result: MechanismResult) -> Chart | None:

@@ -211,6 +211,7 @@ class PairAudit:
         blind = partial(
             two_neighbour_blind_spots,
             draws=count,
+            drawn=count + sum(map(len, releases.learn)),
             claim=claim,
             alphas=(least * alpha, most * alpha),
             attack="" if attack is None else attack.text,

@@ -130,7 +130,8 @@ def _gap(a: Array, b: Array) -> float:
     return float(np.abs(upto[0] - upto[1]).max())
 
 
-_NINE_TENTHS = float(scipy.special.ndtri(0.9))
+_FOUND = 0.9
+_NINE_TENTHS = float(scipy.special.ndtri(_FOUND))
 _FARTHEST = 50.0
 _TO_LEARN = 2
 """A leak must occur so many times as often as would prove it, to be chosen first (simulated)."""
@@ -140,12 +141,13 @@ _TO_LEARN = 2
 def two_neighbour_blind_spots(
     *,
     draws: int,
+    drawn: int,
     claim: PrivacyClaim,
     alphas: tuple[float, float],
     attack: str = "",
     real_numbers: bool = False,
 ) -> tuple[BlindSpot, ...]:
-    """What ``draws`` counted releases do not exclude.
+    """What ``draws`` counted releases, of ``drawn`` in all, do not exclude.
 
     The event that shows a flaw has an error between ``alphas[0]`` and ``alphas[1]``: what would
     have been found is computed at the first, what can be shown at most at the second. With an
@@ -157,7 +159,8 @@ def two_neighbour_blind_spots(
     """
     least, most = (_Counting(draws, claim, alpha) for alpha in alphas)
     first = _outside_attack(attack) if attack else _ALWAYS[0]
-    always = (*((_LAST_BITS,) if real_numbers else ()), first, *_ALWAYS[1:])
+    bits = (_LAST_BITS,) if real_numbers else ()
+    always = (_secret_trigger(drawn, max(alphas)), *bits, first, *_ALWAYS[1:])
     ceiling = max(0.0, most.bound(draws / 2, 0))
     spots = [
         _never(
@@ -202,6 +205,31 @@ def two_neighbour_blind_spots(
             )
         )
     return (*spots, *always)
+
+
+def _secret_trigger(drawn: int, alpha: float) -> BlindSpot:
+    """The share of releases in which a mechanism may cheat, unseen by any audit of so many.
+
+    Releases that give everything away with probability q, by a coin that nobody sees, and are
+    private else have a total variation distance of at most 1 − (1 − q)ⁿ from n private ones (couple
+    them where no coin falls). An audit that accuses a private mechanism with probability at most α
+    finds this one with probability at most α + 1 − (1 − q)ⁿ, whatever it looks at: the curator
+    attack of arXiv 2411.16516.
+
+    >>> spot = _secret_trigger(100_000, 0.01)
+    >>> f"{spot.size:.3g}"
+    '2.21e-05'
+    """
+    q = -math.expm1(math.log(1 - _FOUND + alpha) / max(drawn, 1))
+    return BlindSpot(
+        test="every audit of releases",
+        flaw="cheating in a secret share of releases",
+        size=q,
+        unit="probability",
+        says=f"a mechanism that gives everything away in a share q of its releases, by a trigger "
+        f"that nobody sees, is found nine times in ten by no audit of {drawn:,} releases unless "
+        f"q is at least {q:.2g}; at an unseen input it never is",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +278,7 @@ class _Counting:
         while many - few > 1:
             k = (few + many) // 2
             few, many = (few, k) if self.exceeds(k, 0) else (k, many)
-        return _TO_LEARN * float(scipy.special.gammaincinv(many, 0.9)) / (self.draws / 2)
+        return _TO_LEARN * float(scipy.special.gammaincinv(many, _FOUND)) / (self.draws / 2)
 
 
 _LAST_BITS = _never(

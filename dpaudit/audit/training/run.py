@@ -512,6 +512,9 @@ def judge_runs(
         tests=tests,
         samples=len(scores),
         blind=two_neighbour_blind_spots(
-            draws=len(scores) - half, claim=claim, alphas=(least * alpha, most * alpha)
+            draws=len(scores) - half,
+            drawn=len(scores),
+            claim=claim,
+            alphas=(least * alpha, most * alpha),
         ),
     )

@@ -43,7 +43,9 @@ def mechanism(
     Draws releases at two neighbouring query results, learns from one half which
     events tell them apart, and counts these in the other half: a lower bound
     for ε at δ that holds with confidence 1 − α. Anything that tells them apart
-    counts, including the low bits of a release.
+    counts, including the low bits of a release. With [bold]--sequential[/bold] it bets on
+    each release before it comes and stops as soon as the claim is refuted, or
+    hardly can be any more: often after hundreds of releases.
 
     [bold]MECHANISM[/bold] is one of
 
@@ -98,6 +100,8 @@ def mechanism(
     $ dpaudit mechanism python:./release.py:mean --claim-epsilon 1 \
         --dataset people.csv --neighbours search --out found
     $ dpaudit mechanism numpy:normal:scale=2 --neighbours 0,1 --claim-rho 0.125
+    $ dpaudit mechanism python:./slow.py:release --neighbours 0,1 \
+        --claim-epsilon 1 --sequential --resume slow.npz
     $ dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' \
         --claim-epsilon 1 --claim-delta 1e-5 \
         --attack pair-inversion:sampler=numpy-legacy
@@ -117,7 +121,8 @@ def mechanism(
         sandbox=sandbox,
         display=AuditProgress(
             "releases drawn",
-            "all releases drawn; learning events and counting them",
+            "all releases drawn"
+            + ("" if options.sequential else "; learning events and counting them"),
             total=2 * options.samples,
         ),
         to=to,

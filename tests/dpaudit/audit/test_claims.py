@@ -269,7 +269,7 @@ def test_what_a_pass_excludes_is_counted_in_terms_of_the_claim():
     draws, alpha = 20_000, 0.0025
     both = (alpha, alpha)
     claim = PrivacyClaim.of(None, rho=0.5)
-    spots = {s.flaw: s for s in two_neighbour_blind_spots(draws=draws, claim=claim, alphas=both)}
+    spots = {s.flaw: s for s in two_neighbour_blind_spots(draws=draws, drawn=2 * draws, claim=claim, alphas=both)}
     spot = spots["ε above the claim, on an event of probability 1/2"]
     rng = np.random.default_rng(3)
     n = draws // 2
@@ -284,7 +284,7 @@ def test_what_a_pass_excludes_is_counted_in_terms_of_the_claim():
     assert found(spot.size) >= 0.85
     assert found(0.95 * spot.size) < 0.85
     assert spot.size < claim.epsilon  # the ε that ρ implies would need far more
-    few = two_neighbour_blind_spots(draws=20, claim=claim, alphas=both)
+    few = two_neighbour_blind_spots(draws=20, drawn=40, claim=claim, alphas=both)
     assert "0.5-zCDP is more than so few releases can show" in few[1].says
 
 

@@ -416,7 +416,7 @@ def test_a_claim_beyond_the_sample_says_so():
 @pytest.mark.parametrize(("epsilon", "says"), [(2.0, "are sure to show"), (2.5, "can show")])
 def test_a_claim_that_only_the_largest_share_could_contradict(epsilon, says):
     claim = PrivacyClaim(epsilon, 0.0)
-    spots = two_neighbour_blind_spots(draws=100, claim=claim, alphas=(2.5e-4, 6.25e-3))
+    spots = two_neighbour_blind_spots(draws=100, drawn=200, claim=claim, alphas=(2.5e-4, 6.25e-3))
     assert f"ε = {epsilon:g} is more than so few releases {says}:" in spots[1].says
 
 
