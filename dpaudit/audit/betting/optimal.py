@@ -24,8 +24,8 @@ __all__ = ["factors"]
 
 Array = npt.NDArray[np.float64]
 
-_OFFSETS = np.linspace(-0.9, 0.9, 13)
-_CAPS = np.array([1.0, 0.5, 0.25, 0.1])
+_OFFSETS = np.array([-0.8, -0.5, -0.3, -0.18, -0.1, -0.05, 0, 0.05, 0.1, 0.18, 0.3, 0.5, 0.8])
+_CAPS = np.array([1.0, 0.75, 0.5, 0.3, 0.1])
 _FLOOR = 0.01
 """Least factor: no release loses more than this leaves."""
 
@@ -71,18 +71,21 @@ def _line(p0, p1, slopes, excesses):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def _try(p0, p1, a, c, u, cap, ways, averaged, here):  # type: ignore[no-untyped-def]
     """Fill ``here`` (2, cells) with logarithms of the factors of one choice; growth, or −∞."""
-    greatest = np.zeros(2)
+    greatest, price = np.zeros(2), 0.0
     shift = u if averaged == 1 else 0.0  # a mean varies little: only its expectation counts
-    for j in range(len(p0)):
-        both = a * (p0[j] + p1[j]) / averaged
-        one, other = p1[j] * (1 + shift), p0[j] * (1 - shift)
-        here[1, j] = max(0.0, one - a * other) / both if ways != 1 else 0.0
-        here[0, j] = max(0.0, other - a * one) / both if ways != 0 else 0.0
-        for b in range(2):
-            greatest[b] = max(greatest[b], here[b, j])
-    for b in range(2):
-        greatest[b] = cap * min(greatest[b], 2 / a)
-    price = (greatest[0] + greatest[1]) * c / 2
+    for again in range(1 if c == 0 else 2):  # what the largest bet costs makes the others smaller
+        for j in range(len(p0)):
+            both = a * (p0[j] + p1[j]) / averaged
+            one, other = p1[j] * (1 + shift - price), p0[j] * (1 - shift - price)
+            here[1, j] = max(0.0, one - a * other) / both if ways != 1 else 0.0
+            here[0, j] = max(0.0, other - a * one) / both if ways != 0 else 0.0
+            if again == 0:
+                for b in range(2):
+                    greatest[b] = max(greatest[b], here[b, j])
+        if again == 0:
+            for b in range(2):
+                greatest[b] = cap * min(greatest[b], 2 / a)
+            price = (greatest[0] + greatest[1]) * c / 2
     room1, room0 = 1 - u - price - _FLOOR, 1 + u - price - _FLOOR
     if room1 <= 0 or room0 <= 0:
         return -np.inf

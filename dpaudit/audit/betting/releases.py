@@ -7,6 +7,7 @@ made, so that each capital is a test supermartingale under its hypothesis.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ MAIN_SHARE = 3 / 4
 _EPSILONS = np.geomspace(0.02, 30, 241)
 _DELTAS = np.geomspace(1e-7, 0.99, 81)
 _MUS = np.geomspace(0.02, 20, 161)
-_STEPS = np.geomspace(1 / 16, 16, 161)
+_STEPS = np.geomspace(1 / 16, 4, 81)
 """Multiples of a claimed parameter."""
 _TANGENTS = np.linspace(-5.0, 5.0, 41)
 _SWITCH = 0.02
@@ -47,8 +48,9 @@ _LEADING = 6
 class Hypotheses:
     """Hypotheses of one parameter, weakest last, each a set of lines that hold all at once.
 
-    ``values`` (g,) increase, and each hypothesis implies all later ones. ``slopes`` and
-    ``excesses`` (g, lines) say P₁(E) ≤ a·P₀(E) + c for all events E and either order.
+    ``values`` (g,) increase; a mechanism that keeps a value keeps the lines of all larger ones.
+    ``slopes`` and ``excesses`` (g, lines) say P₁(E) ≤ a·P₀(E) + c for all events E and either
+    order.
     """
 
     name: str
@@ -76,7 +78,8 @@ def gaussian_profile(mu: float) -> Profile:
     return tuple(zip(slopes.tolist(), (np.maximum(gaps, 0.0) + 1e-12).tolist(), strict=True))
 
 
-def families(claim: PrivacyClaim, alpha: float, *, bounds: bool = True) -> list[Hypotheses]:
+@functools.lru_cache(maxsize=16)
+def families(claim: PrivacyClaim, alpha: float, *, bounds: bool = True) -> tuple[Hypotheses, ...]:
     """The claim first, then what is bounded beside it, each with its share of ``alpha``.
 
     Without ``bounds`` only the claim, with all of ``alpha``.
@@ -84,7 +87,7 @@ def families(claim: PrivacyClaim, alpha: float, *, bounds: bool = True) -> list[
     main = _main(claim)
     if not bounds:
         one = claim_profile(claim)
-        return [Hypotheses.of(main[0], [main[1]], [one], alpha)]
+        return (Hypotheses.of(main[0], [main[1]], [one], alpha),)
     name, at, profile = main
     values = [at] if profile is None else sorted({*_values(name, at).tolist(), at})
     profiles = [claim_profile(claim) if v == at or profile is None else profile(v) for v in values]
@@ -95,10 +98,10 @@ def families(claim: PrivacyClaim, alpha: float, *, bounds: bool = True) -> list[
     if name != "μ":
         more.append(("μ", _MUS.tolist(), gaussian_profile))
     share = (1 - MAIN_SHARE) * alpha / len(more)
-    return [
+    return (
         Hypotheses.of(name, values, profiles, MAIN_SHARE * alpha),
         *(Hypotheses.of(n, v, [profile(x) for x in v], share) for n, v, profile in more),
-    ]
+    )
 
 
 def _values(name: str, at: float) -> Array:
@@ -231,10 +234,10 @@ class ReleaseBets:
     Formal guarantee: if each release is made at a neighbour chosen by a fair coin, independently of
     everything before, then with probability at least 1 − ``alpha`` all :attr:`bounds` are at most
     the truth after every block, at once, and :attr:`contradicted` is never true unless the claim is
-    false (Ville's inequality for the hypothesis of the true value of each family, union bound over
-    families; each hypothesis implies those of larger values, so a bound above the truth needs that
-    the true one was refuted). Releases may depend on earlier ones, if the law of each given those
-    keeps the claim.
+    false. Proof: a bound above the truth needs that the least value at or above it was refuted,
+    whose hypothesis is true; that has a probability of at most the family's share of α (Ville's
+    inequality). Union bound over families. Releases may depend on earlier ones, if the law of each
+    given those keeps the claim.
     """
 
     def __init__(
