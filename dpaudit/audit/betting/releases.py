@@ -336,15 +336,15 @@ class ReleaseBets:
 
         By the leading views: their cells' probabilities are drawn from what the counts leave open
         (Dirichlet, prior 1/2), each with the best bets for it, and the capital is taken to grow
-        normally; the largest over the views. Not claimed: anything about views yet to be learned.
+        normally; the largest over the views. Not claimed: anything about cells that no release
+        fell into, and about views yet to be learned.
         """
         family, at = self._main.family, slice(self._at, self._at + 1)
         chances = [0.0]
         for view in self._main.leading(self._views, self._claimed):
-            reached = 0.0
+            reached, seen = 0.0, view.counts[:, view.counts.any(axis=0)].T
             for _ in range(_FUTURES):
-                p = np.stack([rng.dirichlet(row) for row in view.counts + _PRIOR])
-                p = np.maximum(p, 1e-12)
+                p = np.stack([rng.dirichlet(row + _PRIOR) for row in seen.T])
                 logs, growth = factors(p, family.slopes[at], family.excesses[at])
                 if growth[0] > 0:
                     spread = float((p * logs[0] ** 2).sum() / 2 - growth[0] ** 2)
