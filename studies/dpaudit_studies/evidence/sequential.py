@@ -45,7 +45,7 @@ ALPHAS = (0.05, 0.01)
 CHUNK = 1024
 SMALLEST, LARGEST = 250, 256_000
 """Of the fixed audit's releases."""
-FOR_MMD = 4000
+FOR_MMD = 2000
 SECONDS = 20.0
 
 Array = npt.NDArray[np.float64]
