@@ -36,6 +36,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.audit.betting.releases import ReleaseBets, block_sizes
+from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.mechanism.views import Learner
 from dpaudit.provenance import hardware
 from dpaudit_studies.evidence import ROOT, options, write
 from dpaudit_studies.evidence.catalogue import CASES, Case, grid, learn_and_judge
@@ -81,14 +84,34 @@ def stream(case: Case, seed: int, n: int) -> tuple[Sides, Array]:
     return np.concatenate(sides)[:n], np.concatenate(rows)[:n]
 
 
-def releases_until(case: Case, seed: int, alpha: float, limit: int) -> int | None:
-    """Releases until dpaudit's sequential audit contradicts the claim; None within ``limit``."""
-    raise NotImplementedError("dpaudit mechanism has no sequential audit yet")
+def bets_on(case: Case, seed: int, limit: int, alpha: float, **how: Any) -> Iterator[ReleaseBets]:
+    """The sequential audit of a stream, after each block."""
+    rng = np.random.default_rng([seed, *case.name.encode()])
+    views = Learner(rng, (np.zeros(1), np.ones(1)), low_bits=False, seconds=SECONDS)
+    claim = PrivacyClaim(case.claim, case.delta)
+    bets = ReleaseBets(claim, alpha=alpha, views=views, **how)
+    sides, rows = stream(case, seed, limit)
+    for size in block_sizes(limit):
+        block = slice(bets.drawn, bets.drawn + size)
+        bets.update(rows[block], sides[block])
+        yield bets
+
+
+def releases_until(case: Case, seed: int, limit: int) -> Until:
+    """Releases until dpaudit's sequential audit contradicts the claim, at each α."""
+    until: Until = [None] * len(ALPHAS)
+    for bets in bets_on(case, seed, limit, min(ALPHAS), bounds=False):
+        p = bets.p_value
+        until = [n or (bets.drawn if p <= a else None) for n, a in zip(until, ALPHAS, strict=True)]
+        if until[-1]:
+            break
+    return until
 
 
 def ours(case: Case, seeds: Sequence[int], limit: int) -> dict[str, Any]:
     """By α, releases until contradiction."""
-    return {f"{a:g}": [releases_until(case, seed, a, limit) for seed in seeds] for a in ALPHAS}
+    until = [releases_until(case, seed, limit) for seed in seeds]
+    return {f"{a:g}": [each[i] for each in until] for i, a in enumerate(ALPHAS)}
 
 
 def published(case: Case, seeds: Sequence[int], limit: int) -> dict[str, Any]:

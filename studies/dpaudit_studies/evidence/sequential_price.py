@@ -26,7 +26,7 @@ from dpaudit.provenance import hardware
 from dpaudit.stats import clopper_pearson
 from dpaudit_studies.evidence import ROOT, options, write
 from dpaudit_studies.evidence.catalogue import ALPHA, CASES, Case
-from dpaudit_studies.evidence.sequential import fixed_audit, releases_until, stream
+from dpaudit_studies.evidence.sequential import ALPHAS, bets_on, fixed_audit, releases_until, stream
 from dpaudit_studies.evidence.sequential_mmd import PAPER, pairs_until
 
 EXACT = ("laplace", "gaussian", "randomised-response")
@@ -37,13 +37,14 @@ BATCH = 1000
 
 def sequential_bound(case: Case, seed: int, n: int, alpha: float) -> float:
     """The bound for ε of dpaudit's sequential audit after ``n`` releases of a stream."""
-    raise NotImplementedError("dpaudit mechanism has no sequential audit yet")
+    *_, last = bets_on(case, seed, n, alpha)
+    return last.bounds["ε"]
 
 
 def is_contradicted(method: str, case: Case, seed: int, watched: int) -> bool:
     """Whether a stream's claim is contradicted at any moment."""
     if method == "ours":
-        return releases_until(case, seed, WATCHED_ALPHA, watched) is not None
+        return releases_until(case, seed, watched)[ALPHAS.index(WATCHED_ALPHA)] is not None
     sides, rows = stream(case, seed, watched)
     n = int(min(sides.sum(), (~sides).sum()))
     claim = {"epsilon": case.claim, "delta": case.delta}
