@@ -19,8 +19,7 @@ import torch
 from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure, grouped
+from dpaudit.experiments.measure import Cell, Grid, Measure, grouped
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.experiments.trials import interval

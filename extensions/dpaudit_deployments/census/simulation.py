@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey

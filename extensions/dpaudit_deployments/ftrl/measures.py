@@ -18,8 +18,7 @@ from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit import audit_sampler
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure, grouped
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.numeric.arrays import to_numpy
 from dpaudit.protocols import Attack, Stream

@@ -13,8 +13,7 @@ import numpy.typing as npt
 import scipy.stats
 
 from dpaudit import registry
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import Grid, read_grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, read_grid
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 

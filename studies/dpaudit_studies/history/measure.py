@@ -13,8 +13,7 @@ from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.spec_file import spec_of
 from dpaudit.results.text import one_line

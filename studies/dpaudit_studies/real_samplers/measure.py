@@ -26,8 +26,7 @@ from dpaudit.errors import (
     SamplerTimeoutError,
     SpecError,
 )
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure
 from dpaudit.protocols import Facts, Reply, Request
 from dpaudit.randomness import KeyedStream
 from dpaudit.targets.check import timed_calls

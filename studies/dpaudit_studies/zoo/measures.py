@@ -19,8 +19,7 @@ from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.result import AuditResult
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure, grouped
+from dpaudit.experiments.measure import Cell, Grid, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.protocols import Request
 from dpaudit.randomness import KeyedStream
