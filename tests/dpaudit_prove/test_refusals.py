@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import RefusedProgramError, UsageError
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw
 from dpaudit_prove.exploration.engine import ProofOptions, explore
 from dpaudit_prove.exploration.graph import Graph
 from dpaudit_prove.run import prove, prove_law
