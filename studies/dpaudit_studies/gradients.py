@@ -20,8 +20,8 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
 from dpaudit.experiments.measure import Cell, Grid, Measure, grouped
+from dpaudit.experiments.placement.work import LARGE, threads, threads_for
 from dpaudit.experiments.published import published_value
-from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
