@@ -2,6 +2,8 @@
 
 The query may be rounded or not. Everything is in lattice units: queries are whole numbers, or are
 rounded to whole numbers first.
+
+And what Gaussian noise on a lattice costs under an accountant of the continuous mechanism.
 """
 
 from __future__ import annotations

@@ -1,8 +1,15 @@
-"""A report as one self-contained HTML page.
+"""A report as one self-contained HTML page, and as a card in a notebook.
 
 The page needs no script: figures are static SVG, and the script only adds convenience (reading out
 marks, sorting, copying). The page's Content-Security-Policy allows that one script, by its hash,
 and nothing else that runs or loads.
+
+A line may break within long identifiers, not in ``--option`` or ``ε ≥ 1``. The glossary is a
+section of the report that its own prose links to; its words are in ``glossary.md`` beside this
+module, and ``docs/glossary.md`` includes them.
+
+The card, with the verdict and the main table, works on light and dark pages, is scoped by its class and variable names, has no script,
+and is escaped like the page.
 """
 
 from __future__ import annotations

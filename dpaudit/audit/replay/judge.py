@@ -1,4 +1,7 @@
-"""From differences between runs to findings, and from findings to bounds for ε."""
+"""From differences between runs to findings, and from findings to bounds for ε.
+
+The law of noise that a pipeline makes of uniform numbers is read from the numbers themselves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""One cell's work: a result, or a failure with its reason; and the placement in this process."""
+"""One cell's work: a result, or a failure with its reason; and the placement in this process.
+
+The number of threads is fixed, because sums and products of floats depend on it.
+torch and numpy's BLAS split a sum of 2^20 values, or a matrix product, among threads and add it up
+part by part, so the number of threads is part of a cell's meaning. It follows from the size of its
+vectors alone, never from the machine's cores or from how many cells run at the same time.
+
+To a worker and back a cell goes as JSON text that is checked on arrival; no pickle.
+Floats survive exactly (``repr`` and back); NaN and infinities are written as Python's ``json``
+does. Numbers depend on the code that makes them, so a worker must have the same version and
+sources of dpaudit.
+"""
 
 from __future__ import annotations
 

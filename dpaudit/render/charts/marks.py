@@ -1,4 +1,7 @@
-"""How series are drawn: points with intervals, lines, bars, bands, the cells of a map."""
+"""How series are drawn: points with intervals, lines, bars, bands, the cells of a map; and axes.
+
+An axis has limits that hold every mark, and ticks that fit a small panel.
+"""
 
 from __future__ import annotations
 
