@@ -8,8 +8,8 @@ A line may break within long identifiers, not in ``--option`` or ``ε ≥ 1``. T
 section of the report that its own prose links to; its words are in ``glossary.md`` beside this
 module, and ``docs/glossary.md`` includes them.
 
-The card, with the verdict and the main table, works on light and dark pages, is scoped by its class and variable names, has no script,
-and is escaped like the page.
+The card, with the verdict and the main table, works on light and dark pages, is scoped by its class
+and variable names, has no script, and is escaped like the page.
 """
 
 from __future__ import annotations
