@@ -38,9 +38,7 @@ __all__ = [
 
 _SUMMED = 2048.0  # the largest scale whose profile is summed term by term
 
-
 _LONGEST = 1 << 20
-
 
 _NUMERICAL = 1 + 1e-9  # what a summed bound is raised by
 
@@ -228,7 +226,6 @@ def _log_factor(t: float, dim: int) -> float:
 
 
 Orders = npt.NDArray[np.float64]
-
 
 _ORDERS = np.unique(np.geomspace(2, 2**40, 40_000).astype(np.int64)).astype(np.float64)
 

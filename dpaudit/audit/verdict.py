@@ -84,7 +84,6 @@ ALWAYS_BLIND = (
     ),
 )
 
-
 COMPUTED = 4  # the last rank of causes by which the noise can be computed
 _SCALE = 9  # the rank of a wrong scale, which may be named with another cause
 _CERTAIN = 1e-100  # p-values below this are alike

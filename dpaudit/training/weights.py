@@ -41,7 +41,6 @@ __all__ = [
     "trained_network",
 ]
 
-
 _FROM = "https://github.com/akamaster/pytorch_resnet_cifar10/raw/master/pretrained_models"
 _PREFIX = "module."  # of a network that was trained inside DataParallel
 

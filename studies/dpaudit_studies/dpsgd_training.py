@@ -44,7 +44,6 @@ __all__ = [
     "measure",
 ]
 
-
 Array = npt.NDArray[np.float64]
 ATTACKERS = ("key: likelihood", "key: nearest peak", "no key: likelihood", "no key: low bits")
 

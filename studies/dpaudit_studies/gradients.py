@@ -47,7 +47,6 @@ __all__ = [
     "size",
 ]
 
-
 DELTA = 1e-10
 _ATTACK = "nearest-peak"
 _ROUNDED = (8, 2)  # pairs whose float32 error is measured: of small networks, of large ones
@@ -291,7 +290,6 @@ ATTACK = Measure(
     gather=attack_rows,
     summary=attack_summary,
 )
-
 
 _KEPT = ("d", "accuracy", "converged", "published_as", "note")
 _SIZES = ("l2_mean", "l2_median", "l2_diff_mean", "l2_diff_median")

@@ -186,7 +186,6 @@ def profile_summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 PROFILE = Measure(run=profile, summary=profile_summary)
 
-
 _COUNTS = 1000
 
 

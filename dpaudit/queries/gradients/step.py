@@ -31,7 +31,6 @@ __all__ = [
     "sample_gradients",
 ]
 
-
 _ROUNDING = 1e-5
 
 

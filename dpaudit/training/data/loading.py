@@ -15,7 +15,6 @@ from dpaudit.training.data.mnist import mnist
 
 __all__ = ["DATASETS", "load_images", "synthetic", "synthetic_colour"]
 
-
 _COUNT = {"train": 2048, "test": 512}
 
 

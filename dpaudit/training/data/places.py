@@ -172,7 +172,6 @@ def _pooch() -> Any:
 
 _IDX_UINT8 = b"\x00\x00\x08"
 
-
 _BROKEN = (
     *(OSError, EOFError, ValueError, KeyError, MemoryError, RuntimeError, OverflowError),
     *(RefusedError, tarfile.TarError, zlib.error, struct.error),

@@ -168,7 +168,6 @@ def vgg19_bn() -> nn.Module:
 
 _WIDER = 4
 
-
 _RESNET_STAGES = ((64, 1, 3), (128, 2, 4), (256, 2, 6), (512, 2, 3))
 
 

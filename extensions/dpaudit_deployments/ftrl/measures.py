@@ -39,7 +39,6 @@ __all__ = [
     "utility",
 ]
 
-
 _SETTING = ("factorisation", "epsilon", "source", "mitigation")
 
 
@@ -109,7 +108,6 @@ def utility_summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 UTILITY = Measure(run=utility, grid=FtrlGrid, gather=utility_rows, summary=utility_summary)
-
 
 Matrix = npt.NDArray[np.float64]
 
@@ -275,7 +273,6 @@ def attack_summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 ATTACK = Measure(run=attack, summary=attack_summary)
-
 
 Flaw = Literal[
     "none", "identity", "other band", "two steps", "two restarts", "missing node", "float32"

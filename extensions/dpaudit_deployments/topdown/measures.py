@@ -34,7 +34,6 @@ from dpaudit_deployments.topdown.topdown import Noise, NoisyMeasurements, TopDow
 
 __all__ = ["ATTACK", "UTILITY", "attack", "utility", "utility_rows", "utility_summary"]
 
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -139,7 +138,6 @@ def utility_summary(rows: Sequence[Mapping[str, Any]]) -> str:
 UTILITY = Measure(
     run=utility, grid=TopDownGrid, needs_arm=False, gather=utility_rows, summary=utility_summary
 )
-
 
 _READER = "topdown-reader"
 _SECRET = 32

@@ -166,7 +166,6 @@ POOL_INFERENCE = Measure(
     run=measure, grid=PoolGrid, needs_arm=False, gather=gather, summary=summary, origins=origins
 )
 
-
 _TOP = 0.8
 _FOLDED = math.sqrt(2 / math.pi)  # the mean of |N(0, 1)|
 _METRICS = ("MAE", "MAPE80")

@@ -33,7 +33,6 @@ __all__ = [
     "least_honest",
 ]
 
-
 LARGEST_SKELLAM_SCALE = 2.0**14
 """Standard deviation, at most; the tables have about 27 rows per unit of it."""
 

@@ -24,7 +24,6 @@ from dpaudit_studies.history.subjects import BATTERY, EVENTS, Check, subject
 
 __all__ = ["MEASURE", "HistoryGrid", "history_spec", "measure", "rows_of", "summary"]
 
-
 Row = Mapping[str, Any]
 _DONE = ("finding", "no-finding", "inconclusive")
 _LEVELS = {"finding": 1.0, "no-finding": 0.0}
@@ -193,7 +192,6 @@ def _verdict(result: AuditResult | MechanismResult, grid: HistoryGrid) -> dict[s
 
 
 MEASURE = Measure(run=measure, grid=HistoryGrid, needs_arm=False, gather=rows_of, summary=summary)
-
 
 _COLUMNS = {
     "version": ("release", "text"),

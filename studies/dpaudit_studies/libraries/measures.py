@@ -31,7 +31,6 @@ __all__ = [
     "libraries_summary",
 ]
 
-
 _VERDICTS = {"finding": "broken", "no-finding": "not broken", "inconclusive": "inconclusive"}
 _LEAKS = "leaks by its time"
 

@@ -35,7 +35,6 @@ from dpaudit_studies.real_samplers.programs import LANGUAGES
 
 __all__ = ["MEASURE", "ProgramSampler", "measure", "summary"]
 
-
 _PIECE = 1 << 20
 
 Array = npt.NDArray[np.float64]

@@ -48,7 +48,6 @@ __all__ = [
     "summary",
 ]
 
-
 NOT_INSTALLED = "not installed"
 
 _BITS = 8  # of Φ(z), the leading ones: of honest single-precision noise too these are uniform
@@ -136,7 +135,6 @@ PEERS: Mapping[str, Callable[[Array, float], bool | str | None]] = {
     "ad_fitted": anderson_darling_fitted,
 }
 """Each takes N(0, 1) images in the order drawn, shape (n,), and α; returns a finding or not."""
-
 
 _ALL = "all"
 
@@ -239,7 +237,6 @@ CALIBRATION = Measure(
     gather=calibration_rows,
     summary=calibration_summary,
 )
-
 
 _ROW = 64  # values in a row for the peers, where the specimen serves any dimension
 _BLOCK = 1 << 19

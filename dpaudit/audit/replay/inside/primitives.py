@@ -213,7 +213,6 @@ def _shape(size: Any, *others: Any) -> Any:
 
 _RANDOM = random.Random
 
-
 # -- numpy -------------------------------------------------------------------------------------
 
 _generators: weakref.WeakSet[Any] = weakref.WeakSet()
