@@ -25,7 +25,6 @@ __all__ = [
     "gaussian_profile",
     "graded",
     "integrate",
-    "log_comb",
     "phase_of",
 ]
 

@@ -33,7 +33,6 @@ __all__ = [
     "independent",
     "inverse",
     "invert",
-    "pair_start",
     "pancake_delta",
     "pancake_epsilon",
     "pancake_epsilon_lower",

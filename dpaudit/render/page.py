@@ -57,9 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Linker",
-    "Term",
     "breakable",
-    "get_template",
     "glossary",
     "glossary_text",
     "kept_whole",

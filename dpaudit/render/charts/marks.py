@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "MARKERS",
     "Scale",
     "colours",
     "draw_band",

@@ -31,7 +31,6 @@ from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
 
 __all__ = [
-    "DownloadBar",
     "cache_folder",
     "data_folder",
     "fetch_file",

@@ -16,12 +16,8 @@ from dpaudit.errors import UsageError
 
 __all__ = [
     "NORMS",
-    "CifarResNet",
     "FrozenNorm2d",
-    "ResNet50",
     "cnn",
-    "draw_convolutions",
-    "draw_linears",
     "lenet5",
     "lenet5_tanh",
     "mlp",
