@@ -94,8 +94,8 @@ class Published:
             UsageError: other dtypes or shapes, other numbers of images and labels, none at all, or
                 a class outside 0 to 9.
         """
-        where, given = f"data={self.name}: {path}", (pixels.dtype, pixels.shape[1:])
-        right = given == (np.uint8, self.shape) and labels.shape == pixels.shape[:1]
+        where, right = f"data={self.name}: {path}", pixels.shape[1:] == self.shape
+        right &= pixels.dtype == np.uint8 and labels.shape == pixels.shape[:1]
         if not right or not np.issubdtype(labels.dtype, np.integer) or labels.size == 0:
             raise UsageError(
                 f"{where} holds {names[0]} {pixels.dtype} {pixels.shape} and {names[1]} "
