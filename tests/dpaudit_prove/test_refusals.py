@@ -327,7 +327,7 @@ def test_our_discrete_gaussian_is_proved_although_numbers_beyond_its_tables_are_
     assert found.finished
     assert found.law.residual < Fraction(1, 1 << 64)
     assert found.refusals
-    assert all("exact_law.py:" in refusal.reason for refusal in found.refusals)
+    assert all("exact_integers.py:" in refusal.reason for refusal in found.refusals)
     bounds = distance(found.law, ClaimedLaw.parse("discrete-gaussian:sigma=1")).total_variation
     assert bounds.upper < Fraction(1, 1 << 64)
 
