@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,101 +113,8 @@ class Harm:
     component: str = ALGORITHMS
 
 
-HARMS: Mapping[str, Harm] = {
-    "strength": Harm(
-        "The noise does not have the claimed scale",
-        "where the noise is weaker than claimed, each person is less protected than promised",
-        "Do not rely on the claimed ε until the scale has been corrected, then audit again.",
-    ),
-    "law": Harm(
-        "The noise follows another law",
-        "the calculation behind the claimed ε is about other noise than this",
-        "Find out which law is drawn and compute ε for it, or replace the sampler; then audit "
-        "again.",
-    ),
-    "values": Harm(
-        "Single values can give the answer away",
-        "some results are possible with one true answer only, so one release may reveal it",
-        "Use a sampler made for computer arithmetic (discrete noise, or rounding to a grid), and "
-        "audit again.",
-        SIDE_CHANNELS,
-    ),
-    "dependence": Harm(
-        "Part of the noise can be predicted",
-        "noise that follows from other noise can be subtracted, so several results together "
-        "reveal more than promised",
-        "Draw each value independently, from one well-seeded generator, and audit again.",
-    ),
-    "predictable": Harm(
-        "The noise can be computed",
-        "whoever guesses its seed, or sees enough of it, computes the rest of the noise, subtracts "
-        "it and has the true answers",
-        "Stop using this sampler until its generator is cryptographic and seeded by the operating "
-        "system, and count earlier results as exposed.",
-    ),
-    "reuse": Harm(
-        "The same noise was used twice",
-        "whoever has two results with the same noise subtracts them and gets the difference of the "
-        "true answers exactly",
-        "Stop using this sampler until its generator is seeded once, and count earlier results as "
-        "exposed.",
-    ),
-    "hidden": Harm(
-        "The noise has a hidden structure",
-        "whoever knows this structure can remove most of the noise and read the data, while the "
-        "noise looks honest to everybody else",
-        "Stop using this sampler, keep the audited file, and have its source examined; a finding "
-        "does not say whether it was put there on purpose.",
-        TRUST,
-    ),
-    "changes": Harm(
-        "The noise changes with the call or the value",
-        "some results have other noise than the rest, and those whose data are in them may be "
-        "less protected than promised",
-        "Find the calls or values that the details name, correct what differs there, and audit "
-        "again.",
-    ),
-    "last-bits": Harm(
-        "The last digits give the answer away",
-        "the last bits of a published number show which data it was made from, so one release "
-        "in full precision can reveal whether a person is in the data",
-        "Round releases to a coarse grid before publishing, or use a mechanism on whole numbers, "
-        "and count earlier releases in full precision as exposed.",
-        SIDE_CHANNELS,
-    ),
-    "messages": Harm(
-        "The last digits carry more than noise",
-        "the last digits follow a pattern that no noise has, so they can carry something out with "
-        "every result that is published in full",
-        "Round results to a coarse grid before they are published, and have the sampler's source "
-        "examined; a finding does not say whether the pattern was put there on purpose.",
-        TRUST,
-    ),
-    "time": Harm(
-        "The time of a call gives the answer away",
-        "whoever can measure how long a release takes learns more about the data than promised",
-        "Hide the time of a call from everyone who sees results, or use a sampler whose time does "
-        "not depend on its noise.",
-        SIDE_CHANNELS,
-    ),
-    "epsilon": Harm(
-        "Less privacy than claimed",
-        "",  # depends on the numbers
-        "Do not publish under the claimed ε: check scale and sensitivity with whoever wrote it, "
-        "and audit again.",
-    ),
-    "shown": Harm(
-        "Data leaves without noise",
-        "whoever sees the releases, or what is printed and raised, learns of a person what no "
-        "noise hides",
-        "Add noise to it, or leave it out, where the finding says; then replay again.",
-    ),
-    "other": Harm(
-        "The claim does not hold",
-        "what was drawn contradicts the claim, so the promised protection is not shown to hold",
-        "Do not rely on the claim until the cause is known, then audit again.",
-    ),
-}
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+HARMS: Mapping[str, Harm] = {name: Harm(**texts) for name, texts in _TABLE.items()}
 """All kinds of harm, by the name that a test declares as its ``harm``."""
 
 _SOME_DIRECTION = Harm(

@@ -41,7 +41,6 @@ from dpaudit_attacks._library import lattice_library
 
 __all__ = ["MAX_RANK", "LatticePoints", "PhaseReader", "Phases", "Reconstruction", "counts_near"]
 
-
 MAX_RANK = 48
 # bits after the point in the integer basis; rounding moves a point by 2^-40 × its coefficients
 _SCALE_BITS = 40

@@ -1,6 +1,4 @@
-"""Time that shows the size of the noise: a timing attack, and an analysis of the leak.
-
-The attack reads releases with their seconds.
+"""Time that shows the size of the noise: a timing attack, which reads releases with their seconds.
 
 Threat model: the attacker sees what was released and how long the call took, knows the two
 candidate query results, and has timed the same mechanism before, at values that it chose. Jin et
@@ -18,10 +16,8 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.errors import UsageError
-from dpaudit.stats import clopper_pearson
-from dpaudit.types import Interval
 
-__all__ = ["Timing", "TimingLeak", "timing_leak"]
+__all__ = ["Timing"]
 
 _BIN = 50  # releases in a bin of |noise|, at least
 _BINS = 128
@@ -72,99 +68,6 @@ class Timing:
                 seconds, fewer than 100 at a neighbour, or not finite.
         """
         return _learn_ratio(first, second, neighbours)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimingLeak:
-    """What a call's seconds tell of its noise; see :func:`timing_leak`.
-
-    ``rho`` is Spearman's, between Σ|noise| and seconds; ``p`` its two-sided permutation p-value, at
-    least 1/(``permutations`` + 1). ``alone`` and ``with_time`` are the shares of calls whose value,
-    0 or ``gap``, was guessed from the release without and with its seconds, each with its interval;
-    ``counted`` is how many were.
-    """
-
-    calls: int
-    rho: float
-    p: float
-    permutations: int
-    gap: float
-    counted: int
-    alone: float
-    alone_interval: Interval
-    with_time: float
-    with_time_interval: Interval
-
-    @property
-    def gain(self) -> float:
-        """How much more often the value is guessed with the seconds than without."""
-        return self.with_time - self.alone
-
-
-def timing_leak(
-    noise: Array,
-    seconds: Array,
-    *,
-    rng: np.random.Generator,
-    gap: float = 1.0,
-    permutations: int = 1_999,
-    window: int = 101,
-    confidence: float = 0.95,
-) -> TimingLeak:
-    """Test whether ``seconds`` (n,) of n calls follow their ``noise``, and measure the leak.
-
-    ``noise`` is (n,) or (n, d). For the test, seconds are divided by their running median over
-    ``window`` calls, against drift and bursts. For the gain a fair coin adds 0 or ``gap`` to each
-    call's first coordinate; :class:`Timing` learns from a random half of the calls, with their
-    seconds as they are, and guesses the coins of the other half.
-
-    Formal guarantee: if the calls' noise is exchangeable and independent of the seconds, P(p ≤ u) ≤
-    u for every u, however the seconds depend on each other. Proof: let S be the seconds and X the
-    noise. Given S = s, the vectors X, π₁X, …, π_BX (π uniform and independent) are exchangeable,
-    since X is; so are T(X, s), T(π₁X, s), …, T(π_BX, s) for any statistic T, running medians of s
-    included, as s is fixed. The rank of the first among B + 1 exchangeable numbers, ties against
-    it, is at most u·(B + 1) with probability ≤ u; average over s. ∎ So a busy machine, whose
-    seconds come in bursts, makes the test weaker but never wrong. The intervals are Clopper and
-    Pearson's for the counted half; calls of unequal difficulty make them too wide, not too narrow
-    (Hoeffding 1956).
-
-    Not claimed: validity for noise that depends on earlier noise (a period, a repeat), where a
-    p-value below α may be due to that; or the absence of leaks too small for this many calls.
-
-    Raises:
-        UsageError: shapes that do not fit, fewer than 400 calls, values that are not finite,
-            seconds that are not positive, or options out of range.
-    """
-    noise, seconds = _check_releases(noise, seconds)
-    _check_options(gap=gap, permutations=permutations, window=window)
-    relative = seconds / scipy.ndimage.median_filter(seconds, window, mode="nearest")
-    rho, p = _permutation_test(np.abs(noise).sum(1), relative, permutations, rng)
-    coins = rng.integers(0, 2, len(noise)).astype(bool)
-    released = np.column_stack([noise, seconds])
-    released[coins, 0] += gap
-    learning = np.zeros(len(noise), dtype=bool)
-    learning[rng.permutation(len(noise))[: len(noise) // 2]] = True
-    neighbours = np.zeros(noise.shape[1]), np.zeros(noise.shape[1])
-    neighbours[1][0] = gap
-    learned = _learn_ratio(released[learning & ~coins], released[learning & coins], neighbours)
-    counting, truth = released[~learning], coins[~learning]
-    alone, with_time = (
-        int((_guesses(statistic, rng) == truth).sum())
-        for statistic in (learned.output(counting[:, :-1]), learned(counting))
-    )
-    counted = len(truth)
-    return TimingLeak(
-        calls=len(noise),
-        rho=rho,
-        p=p,
-        permutations=permutations,
-        gap=gap,
-        counted=counted,
-        alone=alone / counted,
-        alone_interval=clopper_pearson(alone, counted, confidence=confidence),
-        with_time=with_time / counted,
-        with_time_interval=clopper_pearson(with_time, counted, confidence=confidence),
-    )
 
 
 def _learn_ratio(first: Array, second: Array, neighbours: tuple[Array, Array]) -> _LikelihoodRatio:
@@ -283,59 +186,3 @@ def _monotone(x: Array, weights: npt.NDArray[np.int64]) -> Array:
         for up in (True, False)
     ]
     return np.asarray(min(fits, key=lambda fit: float((weights * (x - fit) ** 2).sum())))
-
-
-def _check_releases(noise: Array, seconds: Array) -> tuple[Array, Array]:
-    noise, seconds = np.asarray(noise, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
-    if noise.ndim == 1:
-        noise = noise[:, None]
-    if noise.ndim != 2 or seconds.shape != noise.shape[:1]:
-        raise UsageError(
-            f"noise of shape {noise.shape}, seconds of {seconds.shape}: "
-            "give (n,) or (n, d), and (n,)"
-        )
-    if len(noise) < 4 * _FEWEST:
-        raise UsageError(
-            f"noise of {len(noise)} calls: at least {4 * _FEWEST} are needed; time more calls"
-        )
-    if not (np.isfinite(noise).all() and np.isfinite(seconds).all()):
-        raise UsageError("noise, seconds: contain NaN or infinity; give finite values")
-    if not (seconds > 0).all():
-        raise UsageError(
-            f"seconds={seconds.min()}: every call takes time; use a clock that ticks more finely"
-        )
-    return noise, seconds
-
-
-def _check_options(*, gap: float, permutations: int, window: int) -> None:
-    if not (np.isfinite(gap) and gap != 0):
-        raise UsageError(f"gap={gap}: must be a finite number other than 0")
-    if permutations < 1:
-        raise UsageError(
-            f"permutations={permutations}: must be at least 1, and 1999 for p-values down to 0.0005"
-        )
-    if window < 3 or window % 2 == 0:
-        raise UsageError(f"window={window}: must be an odd number of calls, at least 3")
-
-
-def _permutation_test(
-    size: Array, times: Array, permutations: int, rng: np.random.Generator
-) -> tuple[float, float]:
-    x, t = (scipy.stats.rankdata(v) - (len(v) + 1) / 2 for v in (size, times))
-    both = float(np.sqrt((x @ x) * (t @ t)))
-    if both == 0:
-        return 0.0, 1.0
-    covariance = _dot(x, t)
-    # equal sums may differ in their last bits: a tie counts against the finding
-    bar = abs(covariance) * (1 - 1e-12)
-    as_large = sum(abs(_dot(rng.permutation(x), t)) >= bar for _ in range(permutations))
-    return covariance / both, (1 + as_large) / (1 + permutations)
-
-
-def _dot(x: Array, t: Array) -> float:
-    """⟨x, t⟩ on one thread: many would fight over a busy machine's cores for 20,000 products."""
-    return float(np.einsum("i,i->", x, t))
-
-
-def _guesses(statistic: Array, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    return np.where(statistic == 0, rng.random(len(statistic)) < 0.5, statistic > 0)

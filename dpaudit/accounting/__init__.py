@@ -11,7 +11,7 @@ from dpaudit.accounting.composition import (
     pancake_host_composition,
     pancake_host_epsilon,
 )
-from dpaudit.accounting.lattice import LatticeSlack, lattice_slack
+from dpaudit.accounting.discrete import LatticeSlack, lattice_slack
 from dpaudit.accounting.mechanisms import (
     gaussian_delta,
     gaussian_epsilon,

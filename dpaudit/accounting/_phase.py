@@ -25,23 +25,18 @@ __all__ = [
     "gaussian_profile",
     "graded",
     "integrate",
-    "log_comb",
     "phase_of",
 ]
 
 Array = npt.NDArray[np.float64]
 
-
 ROOT_2PI = math.sqrt(2 * math.pi)
-
 
 _ROOT_2PI_DIGITS = Decimal(
     "2.506628274631000502415765284811045253006986740609938316629923576342294"
 )
 
-
 _UNDERFLOW = 750.0  # exp(−x) is 0 in doubles from here on
-
 
 REACH = 13.0  # standard deviations of the phase that are integrated; 2Φ(−13) < 1.3e-38 is left out
 
@@ -191,36 +186,25 @@ class Pair:
 
 FINE = 1e-11
 
-
 """The relative error to which integrals are computed."""
-
 
 _HALF_X = [0.9914553711208126, 0.9491079123427585, 0.8648644233597691, 0.7415311855993945]
 
-
 _HALF_X += [0.5860872354676911, 0.4058451513773972, 0.20778495500789848]
-
 
 _HALF_K = [0.022935322010529224, 0.06309209262997856, 0.10479001032225019, 0.14065325971552592]
 
-
 _HALF_K += [0.1690047266392679, 0.19035057806478542, 0.20443294007529889]
-
 
 _HALF_G = [0.0, 0.1294849661688697, 0.0, 0.27970539148927664, 0.0, 0.3818300505051189, 0.0]
 
-
 X = np.array([-x for x in _HALF_X] + [0.0] + _HALF_X[::-1])
-
 
 KRONROD = np.array([*_HALF_K, 0.20948214108472782, *_HALF_K[::-1]])
 
-
 GAUSS = np.array([*_HALF_G, 0.4179591836734694, *_HALF_G[::-1]])
 
-
 _STALLED = 0.8  # of the error before, twice in turn: halving the panels helps no more
-
 
 # at a time: the integrand's arrays stay in the cache, and each needs no fresh pages
 _PANELS = 512

@@ -22,9 +22,7 @@ __all__ = [
 
 _CELLS = 2_000_000
 
-
 _LOST = 1e-15  # probability per release given up to an infinite loss
-
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -160,12 +158,9 @@ def _phase_losses(pair: Pair, step: float, n: int, t: float) -> tuple[int, Array
 
 _FARTHEST = 2  # candidates by their phase's distance
 
-
 _APART = 6  # candidates among those whose phase and Gaussian loss depend on each other
 
-
 _CERTAIN = 1e-13
-
 
 _INDEPENDENT = 3.1  # γ·across/Δ from which on W < 1e-13
 

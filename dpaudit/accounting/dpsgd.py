@@ -20,12 +20,9 @@ __all__ = ["DpSgd", "known_batch_epsilon", "losses", "worst_known_batch_epsilon"
 
 _STEP = 2e-3
 
-
 _LARGEST = 60.0
 
-
 _POINTS = 240
-
 
 _MOST_STEPS = 10_000_000
 

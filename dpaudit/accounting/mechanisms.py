@@ -116,7 +116,6 @@ def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> 
 
 _MOST = 1 << 36
 
-
 _LOST = 60.0  # nats below the largest term at which a sum is cut: 1e-26 of it
 
 

@@ -33,7 +33,6 @@ __all__ = [
     "independent",
     "inverse",
     "invert",
-    "pair_start",
     "pancake_delta",
     "pancake_epsilon",
     "pancake_epsilon_lower",
@@ -101,12 +100,9 @@ def pancake_epsilon_lower(
 
 _CERTAIN = 1e-13  # a relative error that counts as none
 
-
 _ROUGH = 1e-6  # relative: of the integrals that a search begins with
 
-
 _NEAR = 1e-10  # relative: how far from its end such a search is taken to be off
-
 
 _DIRECT_GAMMA = 64.0  # up to here the lattice is summed when it does not average out
 

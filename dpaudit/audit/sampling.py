@@ -200,22 +200,29 @@ class Sampling:
         return block
 
     def _short(self, call: Call) -> Iterator[SampleBlock]:
-        todo = call.calls
+        """Two blocks, however many questions the sampler's speed makes of the second one."""
         rate = 0.0  # seconds per call
-        while todo and self._short_left > 0:
-            calls = min(todo, _FIRST_CALLS if not rate else max(1, int(self._short_left / rate)))
-            started = time.monotonic()
-            if "noise in calls" in self._accepts:
-                reply = self._ask(Request(call.n, call.d, calls=calls))
-                yield self._block(reply.values, calls=calls, seconds=reply.seconds)
-            else:
-                many = [self._ask(Request(call.n, call.d)).values for _ in range(calls)]
-                yield self._block(np.concatenate(many), calls=calls)
-            spent = time.monotonic() - started
-            rate = max(spent / calls, 1e-9)
-            self._at_most = min(self._at_most, rate / (call.n * call.d))
-            self._short_left -= spent
-            todo -= calls
+        for part in (min(_FIRST_CALLS, call.calls), max(0, call.calls - _FIRST_CALLS)):
+            todo, replies = part, list[Reply]()
+            while todo and self._short_left > 0:
+                calls = min(todo, max(1, int(self._short_left / rate))) if rate else todo
+                started = time.monotonic()
+                replies += self._called(call, calls)
+                spent = time.monotonic() - started
+                rate = max(spent / calls, 1e-9)
+                self._at_most = min(self._at_most, rate / (call.n * call.d))
+                self._short_left -= spent
+                todo -= calls
+            if replies:
+                values = np.concatenate([reply.values for reply in replies])
+                seconds = [reply.seconds for reply in replies if reply.seconds is not None]
+                timed = np.concatenate(seconds) if seconds else None
+                yield self._block(values, calls=part - todo, seconds=timed)
+
+    def _called(self, call: Call, calls: int) -> list[Reply]:
+        if "noise in calls" in self._accepts:
+            return [self._ask(Request(call.n, call.d, calls=calls))]
+        return [self._ask(Request(call.n, call.d)) for _ in range(calls)]
 
     def _other_process(self, call: Call) -> Iterator[SampleBlock]:
         if self._other is not None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 
 from dpaudit.audit.options import MINIMUM_SAMPLES
 from dpaudit.audit.plan import Call, special_shapes
 from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
 from dpaudit.audit.sampling import Sampling
 from dpaudit.claims import Claim
-from dpaudit.harms import SIDE_CHANNELS, TRUST
 from dpaudit.protocols import Test
 from dpaudit.stats import holm
 from dpaudit.types import LAST_CAUSE, BlindSpot, Evidence, PowerPoint, TestResult, Verdict
@@ -31,59 +31,8 @@ LEAST_SHARE = 0.1  # of the values requested: a pass on less is inconclusive
 MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α finds more
 _COMPUTED = "the noise can be computed: whoever sees some of it, or guesses a seed, knows the rest"
 
-_never = partial(BlindSpot, size=None, unit="")  # at no sample size
-ALWAYS_BLIND = (
-    _never(
-        test="every black-box test",
-        flaw="Gaussian pancake with γ ≥ 2√d",
-        component=TRUST,
-        says="noise with a hidden direction that only a secret key reveals, where the keyless "
-        "search does not reach. Thin layers can be found: at γ = 2√d, stronger lattice "
-        "reduction than this audit's found β = 1e-4 at d = 128 (72 s), 1e-6 at d = 192 (80 s) "
-        "and 1e-8 at d = 256 (217 s); β = 1e-5 at d = 256 would take about 2^58 operations. "
-        "For thicker ones no sample size excludes it if continuous LWE is hard "
-        "(arXiv 2509.23834, Theorem 3.4); use a mitigation where that matters",
-    ),
-    _never(
-        test="every black-box test",
-        flaw="a cryptographic generator under somebody's seed",
-        component=TRUST,
-        says="whoever knows the seed can subtract the noise; samples cannot show who knows it, nor "
-        "that each answer hides a fresh secret nonce of its own seed (seed-in-noise)",
-    ),
-    _never(
-        test="every black-box test",
-        flaw="a sampler that behaves when it is watched",
-        component=TRUST,
-        says="code that recognises an auditor by its calls, its process or the date can be honest "
-        "to it alone; audit it where it runs, from recorded noise (file:)",
-    ),
-    _never(
-        test="every black-box test",
-        flaw="messages in the low bits",
-        component=TRUST,
-        says="encrypted data in the last bits of each value look like noise there at any sample "
-        "size, and change the law by less than rounding does; round releases to a grid coarser "
-        "than those bits",
-    ),
-    _never(
-        test="an audit of noise alone",
-        flaw="floating-point leaks",
-        component=SIDE_CHANNELS,
-        says="what the low bits of value + noise reveal of the value is not tested; "
-        "dpaudit mechanism looks at them",
-    ),
-    _never(
-        test="this battery",
-        flaw="a statistical generator under somebody's seed",
-        component=TRUST,
-        says="generators that are not cryptographic (xorshift, Mersenne Twister, PCG) can be "
-        "replayed from a few outputs; this battery finds common ones under common seeds, linear "
-        "ones where a bit of their numbers stands at a fixed place in the noise, and Mersenne "
-        "Twisters where their numbers can be computed from the noise",
-    ),
-)
-
+_TABLE = tomllib.loads(Path(__file__).with_name("always_blind.toml").read_text(encoding="utf-8"))
+ALWAYS_BLIND = tuple(BlindSpot(size=None, unit="", **texts) for texts in _TABLE["spot"])
 
 COMPUTED = 4  # the last rank of causes by which the noise can be computed
 _SCALE = 9  # the rank of a wrong scale, which may be named with another cause

@@ -27,7 +27,6 @@ from dpaudit.cli.plugin_commands import AllCommands, group_of, with_report
 
 __all__ = ["app"]
 
-
 app = App(
     name="dpaudit",
     cls=AllCommands,

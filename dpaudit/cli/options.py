@@ -29,7 +29,6 @@ __all__ = [
     "DeviceOption",
     "Format",
     "FormatOption",
-    "OutOption",
     "Output",
     "Sandbox",
     "VerboseOption",

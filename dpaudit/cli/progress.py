@@ -18,6 +18,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TaskID,
     TextColumn,
@@ -68,17 +69,13 @@ class SafeConsole(Console):
 
 def progress_bar() -> Progress:
     """A progress bar on stderr; invisible where stderr is not a terminal."""
-    console = SafeConsole(stderr=True)
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
+    return _progress(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+
+
+def _progress(*columns: ProgressColumn, first: ProgressColumn | None = None) -> Progress:
+    console, text = SafeConsole(stderr=True), TextColumn("{task.description}", markup=False)
+    shown = (text, *columns) if first is None else (first, text, *columns)
+    return Progress(*shown, console=console, disable=not console.is_terminal, transient=True)
 
 
 class AuditProgress:
@@ -126,24 +123,12 @@ class AuditProgress:
     def _enter(self, *, drawing: bool) -> None:
         if self._stage is not None:
             self._stage.stop()
-        self._stage = progress_bar() if drawing else _spinner()
+        self._stage = progress_bar() if drawing else _progress(TimeElapsedColumn(), first=_TURNING)
         task = self._stage.add_task(
             self.what if drawing else self._then, total=self.total if drawing else None
         )
         self._task = task if drawing else None
         self._stage.start()
-
-
-def _spinner() -> Progress:
-    console = SafeConsole(stderr=True)
-    return Progress(
-        _TURNING,
-        TextColumn("{task.description}", markup=False),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
 
 
 class _Cell(Protocol):

@@ -20,14 +20,7 @@ if TYPE_CHECKING:
     from dpaudit.cli.progress import AuditProgress
     from dpaudit.types import Provenance
 
-__all__ = [
-    "audit_with_progress",
-    "exit_with_verdict",
-    "finish",
-    "json_document",
-    "show",
-    "with_command",
-]
+__all__ = ["audit_with_progress", "exit_with_verdict", "finish", "show", "with_command"]
 
 
 class _Made(Protocol):

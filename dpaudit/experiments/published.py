@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import listed
+from dpaudit.experiments.measure import listed
 from dpaudit.experiments.shipped import published_files
 from dpaudit.registry import nearest
 

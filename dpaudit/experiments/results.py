@@ -30,7 +30,6 @@ from dpaudit.types import (
 __all__ = [
     "Arm",
     "ArmAttack",
-    "ArmAudit",
     "AttackResult",
     "Column",
     "ExperimentResult",

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import axis_of, expand, listed, written
-from dpaudit.experiments.measure import Cell, measure_of
+from dpaudit.experiments.measure import Cell, axis_of, expand, listed, measure_of, written
 
 __all__ = ["MOST_CELLS", "Spec"]
 

@@ -51,8 +51,7 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import SpecError, UnknownNameError, UsageError
-from dpaudit.experiments.grid import check_grid, joined_axes, listed
-from dpaudit.experiments.measure import AUDIT, measure_of
+from dpaudit.experiments.measure import AUDIT, check_grid, joined_axes, listed, measure_of
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.shipped import shipped_specs
 from dpaudit.experiments.spec import Spec

@@ -44,7 +44,6 @@ __all__ = [
     "FILE",
     "VERSION",
     "Attempt",
-    "Invocation",
     "Progress",
     "Store",
     "attempts",

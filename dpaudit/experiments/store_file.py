@@ -41,7 +41,6 @@ from dpaudit.results.sqlite import (
 from dpaudit.results.text import error_text
 
 __all__ = [
-    "APPLICATION_ID",
     "FILE",
     "VERSION",
     "Budget",

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_laplace_bounds
 from dpaudit.claims import Claim
 from dpaudit.numeric.drawing import cpu_sample
-from dpaudit.numeric.exact_integers import draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, draw_integers
 from dpaudit.numeric.lattice import release_on_lattice
 from dpaudit.protocols import Array, Host, Stream
 from dpaudit.types import EpsilonBounds

@@ -30,18 +30,13 @@ __all__ = ["OtherKindError", "PancakeKey", "load_fields", "parse_gamma", "save_f
 
 _FORMAT = "dpaudit-pancake-key"
 
-
 _VERSION = 1
-
 
 _DERIVED = 1 << 16  # coordinates from one stream; part of the key format
 
-
 _UNIT = 4096.0
 
-
 _MOST_DIRECTIONS = 64
-
 
 _MOST_DIM = 10**12  # two terabytes for one direction
 

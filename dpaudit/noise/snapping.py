@@ -19,7 +19,6 @@ from dpaudit.types import EpsilonBounds
 
 __all__ = ["Snapping", "log_near", "log_rounded"]
 
-
 _LN2 = 0.6931471805599453
 _TERMS = 15
 

@@ -25,8 +25,7 @@ from dpaudit.numeric.arrays import (
     to_numpy,
     torch_dtype,
 )
-from dpaudit.numeric.exact_integers import LARGEST_SCALE, visit
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, IntegerLaw, visit
 from dpaudit.numeric.kernels import spread
 from dpaudit.numeric.normal import all_finite, check_query, check_sigma
 from dpaudit.numeric.passes import BEYOND_DTYPE, BEYOND_LATTICE, onto_lattice

@@ -20,8 +20,7 @@ import torch
 
 from dpaudit.errors import MissingExtraError
 from dpaudit.numeric.chacha import key_words
-from dpaudit.numeric.exact_integers import check_positions, settled, table_of
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, check_positions, settled, table_of
 
 try:
     import triton

@@ -27,9 +27,7 @@ __all__ = [
 
 _U = np.uint64
 
-
 jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
-
 
 inline: Any = numba.njit(inline="always")
 

@@ -7,9 +7,11 @@ that play a game with a whole population.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -232,107 +234,29 @@ class Game:
     """Commands that play it."""
 
 
-_ON_MECHANISMS = ("dpaudit mechanism --attack",)
-
-GAMES = {
-    game.name: game
-    for game in (
-        Game(
-            name="support",
-            hypotheses=UnitSupport,
-            sees="one release with all its bits, and a value that it may be of",
-            returns="for each unit of the release, whether it can come from that value",
-            success="a wrong value is ruled out; the right one never may be",
-            knows="a guess of the value",
-            used_by=_ON_MECHANISMS,
-        ),
-        Game(
-            name="learning",
-            protocol=LearningAttack,
-            sees="releases at two neighbouring values, and which is from which",
-            returns="a statistic of other releases",
-            success="it is larger for releases at the second value, "
-            "counted on releases that it was not given",
-            knows="both neighbours",
-            releases="many at each neighbour",
-            labels=True,
-            used_by=_ON_MECHANISMS,
-        ),
-        Game(
-            name="probing",
-            protocol=ProbingAttack,
-            sees="nothing: it chooses the neighbouring values",
-            returns="pairs of values",
-            success="releases at a pair are further apart than the mechanism claims",
-            knows="bounds and size of the data",
-            releases="none",
-            used_by=_ON_MECHANISMS,
-        ),
-        Game(
-            name="scoring",
-            sees="one release, and the query results that it may be of",
-            returns="a score for each candidate",
-            success="the right candidate has the highest score",
-            knows="candidate values",
-            used_by=("dpaudit attack", "dpaudit run"),
-        ),
-        Game(
-            name="identification",
-            hypotheses=MissingRecord,
-            sees="releases of a histogram that lacks one record",
-            returns="a score for each bin",
-            success="the bin of the missing record has the highest score",
-            knows="all records but one",
-            releases="1 or more of one query",
-        ),
-        Game(
-            name="reconstruction",
-            protocol=ReconstructionAttack,
-            sees="releases of a histogram with m unknown counts",
-            returns="the m counts, and whether to trust them",
-            success="all m counts are right",
-            knows="all counts but m",
-            releases="1 or more of one query",
-        ),
-        Game(
-            name="membership",
-            hypotheses=Canaries,
-            sees="every noisy sum of gradients of a DP-SGD run",
-            returns="a score for each record in question",
-            success="members have higher scores than others",
-            knows="all records but those in question",
-            releases="every step of a run",
-        ),
-        Game(
-            name="population",
-            protocol=GameAttack,
-            sees="what each person's device submits under local differential privacy",
-            returns="a guess about each person, with its probability",
-            success="the guess is right",
-            knows="the mechanism; of the person nothing",
-            releases="each person's submissions",
-        ),
-        Game(
-            name="batch",
-            hypotheses=InBatch,
-            sees="the noisy sum of a DP-SGD step, or the weights before and after it",
-            returns="which records are in the next step's batch",
-            success="these and no others are",
-            knows="the number of records, the rate and the network's last layer; "
-            "nothing of the gradients",
-            releases="1 per batch",
-        ),
-        Game(
-            name="census",
-            hypotheses=CountShifts,
-            sees="the noisy measurements of a hierarchy of geographies, "
-            "or only the tables made from them",
-            returns="a score for each of several true tables of one geography",
-            success="the true one has the highest score",
-            knows="all counts but those in question",
-        ),
-    )
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "support": {"hypotheses": UnitSupport},
+    "learning": {"protocol": LearningAttack},
+    "probing": {"protocol": ProbingAttack},
+    "identification": {"hypotheses": MissingRecord},
+    "reconstruction": {"protocol": ReconstructionAttack},
+    "membership": {"hypotheses": Canaries},
+    "population": {"protocol": GameAttack},
+    "batch": {"hypotheses": InBatch},
+    "census": {"hypotheses": CountShifts},
 }
+
+
+def _read_games() -> dict[str, Game]:
+    text = Path(__file__).with_name("games.toml").read_text(encoding="utf-8")
+    games = {
+        name: Game(name=name, **texts, **_TYPES.get(name, {}))
+        for name, texts in tomllib.loads(text).items()
+    }
+    return {name: replace(game, used_by=tuple(game.used_by)) for name, game in games.items()}
+
+
+GAMES = _read_games()
 """All games by name."""
 
 

@@ -22,7 +22,6 @@ __all__ = [
     "Stream",
 ]
 
-
 Array: TypeAlias = Any
 """A ``numpy.ndarray`` or a ``torch.Tensor``: the library of the query does the work.
 

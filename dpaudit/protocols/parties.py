@@ -21,7 +21,6 @@ __all__ = [
     "SubmissionPolicy",
 ]
 
-
 Message: TypeAlias = "bytes | npt.NDArray[Any] | Iterable[bytes]"
 """What a party may send: bytes, a vector, or frames; it receives bytes alone."""
 

@@ -7,7 +7,7 @@ a test or an attack. Text from outside is made safe on the way in.
 from __future__ import annotations
 
 from dpaudit.render.documents import FORMATS, read_report, report_json, write_report, written
-from dpaudit.render.notebook import notebook_card, plain_text
+from dpaudit.render.page import notebook_card, plain_text
 from dpaudit.render.parts import headline
 
 __all__ = [

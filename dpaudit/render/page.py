@@ -1,28 +1,41 @@
-"""A report as one self-contained HTML page.
+"""A report as one self-contained HTML page, and as a card in a notebook.
 
 The page needs no script: figures are static SVG, and the script only adds convenience (reading out
 marks, sorting, copying). The page's Content-Security-Policy allows that one script, by its hash,
 and nothing else that runs or loads.
+
+A line may break within long identifiers, not in ``--option`` or ``ε ≥ 1``. The glossary is a
+section of the report that its own prose links to; its words are in ``glossary.md`` beside this
+module, and ``docs/glossary.md`` includes them.
+
+The card, with the verdict and the main table, works on light and dark pages, is scoped by its class
+and variable names, has no script, and is escaped like the page.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpaudit import wording
-from dpaudit.render.html import Linker, get_template, glossary
 from dpaudit.render.parts import (
     badge,
     blind_spots_table,
+    cut_rows,
+    finding_text,
     hazards_table,
+    headline,
     made_facts,
+    main_table,
     provenance_table,
     safe,
+    width_of,
 )
 from dpaudit.report import (
     BlindSpots,
@@ -34,14 +47,178 @@ from dpaudit.report import (
     Section,
     Table,
 )
-from dpaudit.results.text import harmless
+from dpaudit.results.text import harmless, one_line
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from markupsafe import Markup
 
     from dpaudit.render.charts.svg import Picture
 
-__all__ = ["render_page"]
+__all__ = [
+    "Linker",
+    "breakable",
+    "glossary",
+    "glossary_text",
+    "kept_whole",
+    "notebook_card",
+    "plain_text",
+    "render_page",
+]
+
+_WHOLE = re.compile(r"(?<![\w-])--\w[\w-]*|\b[αδεμ] [≥≤=] [\d.e+-]*\d")
+_LONG_WORD = re.compile(r"\S{16,}")
+_JOINT = re.compile(r"(?<=\w)[./:_,=+]+(?=\w)")
+
+
+def kept_whole(text: str) -> Markup:
+    """The text, escaped, with every ``--option`` and ``ε ≥ 1.5`` on one line."""
+    from markupsafe import Markup, escape
+
+    return Markup(_WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(text))))  # noqa: S704
+
+
+def breakable(text: str) -> Markup:
+    """The text, escaped, with words of 16 letters or more that may break after ``.``, ``:`` ….
+
+    What is selected, searched and copied is the text itself.
+    """
+    from markupsafe import Markup
+
+    parts, at = [], 0
+    for word in _LONG_WORD.finditer(text):
+        parts.append(kept_whole(text[at : word.start()]))
+        ends = [joint.end() for joint in _JOINT.finditer(word[0])]
+        cuts = zip([0, *ends], [*ends, len(word[0])], strict=True)
+        parts.append(Markup("<wbr>").join(word[0][a:b] for a, b in cuts))
+        at = word.end()
+    return Markup("").join([*parts, kept_whole(text[at:])])
+
+
+@cache
+def get_template(name: str) -> Template:
+    """The template ``name`` of this package; it escapes every value and refuses undefined ones."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        loader=PackageLoader("dpaudit.render", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"breakable": breakable, "kept_whole": kept_whole, "look": width_of}
+    return environment.get_template(name)
+
+
+_ENTRY = re.compile(r"^(?P<names>[^\n#:].*)\n: (?P<says>.+)$", re.MULTILINE)
+_MARKUP = re.compile(r"[*`]")
+
+
+class Term(NamedTuple):
+    """An entry: its id on the page, its heading, the words that link to it, and what it says."""
+
+    id: str
+    heading: str
+    words: tuple[str, ...]
+    says: str
+
+
+def glossary_text() -> str:
+    """The glossary as Markdown: a definition list."""
+    from importlib.resources import files
+
+    return files("dpaudit.render").joinpath("glossary.md").read_text(encoding="utf-8")
+
+
+@cache
+def glossary() -> tuple[Term, ...]:
+    """All entries, in order."""
+    return tuple(
+        _term(entry["names"], _MARKUP.sub("", entry["says"]))
+        for entry in _ENTRY.finditer(glossary_text())
+    )
+
+
+def _term(heading: str, meaning: str) -> Term:
+    """An entry; ``α (alpha)`` is linked as α and has ``alpha`` in its id."""
+    sign, _, spoken = heading.partition(" (")
+    signs = tuple(word.strip() for word in sign.split(","))
+    name = spoken.removesuffix(")") or signs[0]
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return Term(f"term-{re.sub('[^a-z]+', '-', plain).strip('-')}", heading, signs, meaning)
+
+
+class Linker:
+    """Links the first occurrence of each term on one page to its entry in the glossary.
+
+    For dpaudit's own prose only. The text is escaped.
+    """
+
+    def __init__(self) -> None:
+        self._left = {word.lower(): term.id for term in glossary() for word in term.words}
+        longest = sorted(self._left, key=len, reverse=True)
+        pattern = "|".join(map(re.escape, longest))
+        self._pattern = re.compile(rf"(?<![\w-])({pattern})s?(?![\w-])", re.IGNORECASE)
+
+    def __call__(self, text: str) -> Markup:
+        from markupsafe import Markup
+
+        parts, at = [], 0
+        for match in self._pattern.finditer(text):
+            place = self._left.get(match[1].lower())
+            if place is None:
+                continue
+            for word in [word for word, to in self._left.items() if to == place]:
+                del self._left[word]
+            parts += [kept_whole(text[at : match.start()])]
+            parts += [Markup('<a class="term" href="#{}">{}</a>').format(place, match[0])]
+            at = match.end()
+        return Markup("").join([*parts, kept_whole(text[at:])])
+
+
+_MOST_ROWS = 12
+_MOST_LINES = 8
+_LONGEST = 20_000  # characters of a command
+
+
+def plain_text(report: Report) -> str:
+    """The verdict; then the findings and how to see them again, or what a pass cannot exclude."""
+    report = safe(report)
+    lines = [headline(report, where="below")]
+    checks = report.findings
+    lines += [f"  {finding_text(check)}" for check in checks[:_MOST_LINES]]
+    if len(checks) > _MOST_LINES:
+        lines.append(f"  and {len(checks) - _MOST_LINES} more: see tests")
+    if again := next(iter(report.reproducers), ""):
+        lines.append(f"To see it again: {one_line(again, limit=_LONGEST)}")
+    if report.verdict == "no-finding" and report.blind_spots:
+        flaws = [one_line(spot.flaw, limit=200) for spot in report.blind_spots]
+        more = f"; and {len(flaws) - 3} more: see cannot_rule_out" if len(flaws) > 3 else ""
+        lines.append(f"  Not excluded: {'; '.join(flaws[:3])}{more}")
+    return "\n".join(lines)
+
+
+def notebook_card(report: Report) -> str:
+    """A report as an HTML fragment of a few kB, the same for the same report."""
+    report = safe(report)
+    table = main_table(report)
+    spots = len(report.blind_spots) if report.verdict != "finding" else 0
+    sandbox = report.facts.get("sandbox")
+    notes = [
+        f"A pass cannot exclude {spots} kinds of flaw: see cannot_rule_out." if spots else "",
+        f"Sandbox: {sandbox}" if sandbox else "",
+        *report.advice,
+    ]
+    return get_template("card.html.j2").render(
+        title=report.title,
+        badge=badge(report, where="in cannot_rule_out"),
+        columns=cut_rows(table.columns, range(min(table.rows, _MOST_ROWS))),
+        marked=table.marked,
+        left_out=max(0, table.rows - _MOST_ROWS),
+        notes=[note for note in notes if note],
+    )
+
 
 _LONG = 24  # rows of a folded table that is not printed
 

@@ -19,7 +19,6 @@ from dpaudit.types import BlindSpot
 from dpaudit.wording import date_text
 
 __all__ = [
-    "Badge",
     "badge",
     "blind_spots_table",
     "cut_rows",

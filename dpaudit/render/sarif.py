@@ -241,7 +241,6 @@ def _message(text: str, *, markdown: str = "") -> Json:
 
 _LINK = re.compile(r"\]\s*\(")
 
-
 _WORD_JOINER = "\u2060"
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|~$@&]|:(?=//|[\w+-]+:)|^[-+=]")
 

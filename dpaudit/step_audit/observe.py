@@ -174,7 +174,9 @@ class Steps:
         drops = [m for m in self.model.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
         handles = [self.model.register_forward_pre_hook(self._forward)]
         handles += [o.register_step_pre_hook(self._handed_on) for o in self.links[-1:]]
-        saved = Saved(self.model, self.links, self.accountants)
+        tensors = (*self.model.parameters(), *self.model.buffers())
+        outer, inner = self.links[:-1], self.links[-1:]
+        saved = Saved(tensors, outer, inner=inner, accountants=self.accountants)
         with restored_randomness(self.generators), ExitStack() as stack:
             stack.callback(saved.put_back)
             for handle in handles:

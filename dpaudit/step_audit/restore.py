@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, cast
@@ -65,16 +65,26 @@ def short_waits(seconds: float) -> Iterator[None]:
 
 
 class Saved:
-    """The state of a model, of its optimizers (the inner one last) and of accountants."""
+    """The state of tensors, of optimizers and of accountants.
 
-    def __init__(self, model: Any, optimizers: Sequence[Any], accountants: Sequence[Any]) -> None:
-        self._tensors = [(t, local(t).clone()) for t in (*model.parameters(), *model.buffers())]
-        self._attributes = [(p, n, _copied(getattr(p, n, _ABSENT)))
-                            for p in model.parameters() for n in _OF_A_PARAMETER]  # fmt: skip
-        self._wrappers = [(o, _copied(vars(o), tensors=False)) for o in optimizers[:-1]]
+    ``wrappers`` are objects whose attributes are changed, ``inner`` optimizers that take the step.
+    """
+
+    def __init__(
+        self,
+        tensors: Iterable[Any],
+        wrappers: Sequence[Any],
+        *,
+        inner: Sequence[Any] = (),
+        accountants: Sequence[Any] = (),
+    ) -> None:
+        self._tensors = [(t, local(t).clone()) for t in tensors]
+        self._attributes = [(t, n, _copied(getattr(t, n, _ABSENT)))
+                            for t, _ in self._tensors for n in _OF_A_PARAMETER]  # fmt: skip
+        self._wrappers = [(o, _copied(vars(o), tensors=False)) for o in wrappers]
         self.histories = [(a, list(a.history)) for a in accountants]
         self._inner = [(o, [dict(g) for g in o.param_groups], _copied(dict(o.state)))
-                       for o in optimizers[-1:]]  # fmt: skip
+                       for o in inner]  # fmt: skip
 
     @torch.no_grad()
     def put_back(self) -> None:

@@ -18,17 +18,7 @@ import numpy as np
 from dpaudit.errors import UsageError
 from dpaudit.results.text import one_line
 
-__all__ = [
-    "BOTH",
-    "C_TYPES",
-    "GRAMMAR",
-    "Argument",
-    "Call",
-    "Cast",
-    "Constant",
-    "c_hint",
-    "python_call",
-]
+__all__ = ["BOTH", "Argument", "Call", "Cast", "Constant", "c_hint", "python_call"]
 
 GRAMMAR = (
     "write one call of f, e.g. 'f()', 'f(value)', 'f(n)', 'f(size=(n, d))', 'f(n, d)', "

@@ -116,9 +116,7 @@ def _read(path: Path) -> dict[str, tuple[int, int, str]]:
 
 _FORMAT, _VERSION = "dpaudit-checkpoint", 1
 
-
 _MANY = 1 << 53
-
 
 _FIELDS: Mapping[str, type] = {
     "model": str,

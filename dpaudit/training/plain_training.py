@@ -63,9 +63,7 @@ class Recipe:
 
 _GREY = Recipe(optimizer="adam", lr=1e-3, batch=128, epochs=5, quick=True)
 
-
 _COLOUR = Recipe(optimizer="sgd", lr=0.1, batch=256, epochs=80, weight_decay=5e-4, augment=True)
-
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
@@ -80,7 +78,6 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "mobilenet-v2": _COLOUR,
     }
 )
-
 
 _FORMAT = "dpaudit-partial"
 

@@ -31,16 +31,7 @@ from dpaudit.training.models import MODELS, make_model
 from dpaudit.training.on_device import ImagesOnDevice, usable_device
 from dpaudit.training.plain_training import RECIPES, Epoch, Training, fit
 
-__all__ = [
-    "PUBLISHED",
-    "Network",
-    "PublishedWeights",
-    "checkpoint_file",
-    "find_published",
-    "load_published",
-    "trained_network",
-]
-
+__all__ = ["PUBLISHED", "PublishedWeights", "checkpoint_file", "load_published", "trained_network"]
 
 _FROM = "https://github.com/akamaster/pytorch_resnet_cifar10/raw/master/pretrained_models"
 _PREFIX = "module."  # of a network that was trained inside DataParallel

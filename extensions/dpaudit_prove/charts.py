@@ -12,15 +12,7 @@ from dpaudit.report import Axis, Chart, Line, Mark, Panel, Series, replace
 from dpaudit.wording import at_least, at_most, between, quantity
 from dpaudit_prove.results import ProofResult, ProvedBounds
 
-__all__ = [
-    "Output",
-    "claimed_delta",
-    "delta_text",
-    "law_charts",
-    "law_scope",
-    "log_ratio",
-    "outputs_of",
-]
+__all__ = ["Output", "delta_text", "law_charts", "law_scope", "log_ratio", "outputs_of"]
 
 _MOST_BARS = 41  # outputs that the chart shows; the table has more
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?(e-?[0-9]{1,2})?")

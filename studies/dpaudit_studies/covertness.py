@@ -15,8 +15,7 @@ import torch
 
 from dpaudit.accounting.hardness import blur, estimate
 from dpaudit.experiments.arm import Arm, build_arm
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table
 from dpaudit.experiments.trials import interval, tensor_batches
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake

@@ -30,7 +30,6 @@ from dpaudit_studies.keyless import recovered
 
 __all__ = ["MEASURE", "best_bin", "best_of_two", "gather", "measure", "summary"]
 
-
 _ROWS = 20_000
 
 

@@ -14,8 +14,7 @@ import scipy
 from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table
 from dpaudit.experiments.trials import interval
 from dpaudit.protocols import UnitSupport
 from dpaudit.stats import epsilon_lower_bound

@@ -20,8 +20,7 @@ from dpaudit.audit.mechanism.one_run import one_run
 from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.arm_measures import audit_behind
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure, grouped
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.key import PancakeKey
 from dpaudit.protocols import Canaries, KnownBatch, Mitigation, NoiseSource, Stream
@@ -44,7 +43,6 @@ __all__ = [
     "mean_interval",
     "measure",
 ]
-
 
 Array = npt.NDArray[np.float64]
 ATTACKERS = ("key: likelihood", "key: nearest peak", "no key: likelihood", "no key: low bits")

@@ -19,10 +19,9 @@ import torch
 from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure, grouped
+from dpaudit.experiments.measure import Cell, Grid, Measure, grouped
+from dpaudit.experiments.placement.work import LARGE, threads, threads_for
 from dpaudit.experiments.published import published_value
-from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
@@ -47,7 +46,6 @@ __all__ = [
     "published_name",
     "size",
 ]
-
 
 DELTA = 1e-10
 _ATTACK = "nearest-peak"
@@ -292,7 +290,6 @@ ATTACK = Measure(
     gather=attack_rows,
     summary=attack_summary,
 )
-
 
 _KEPT = ("d", "accuracy", "converged", "published_as", "note")
 _SIZES = ("l2_mean", "l2_median", "l2_diff_mean", "l2_diff_median")

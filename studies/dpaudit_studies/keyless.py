@@ -16,8 +16,7 @@ from dpaudit import registry
 from dpaudit.accounting.hardness import Measured
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.accounting.dpsgd import DpSgd, known_batch_epsilon, worst_known_batch_epsilon
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure, grouped
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.seed_in_noise.key import SeedKey

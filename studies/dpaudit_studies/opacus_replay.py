@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.accounting.dpsgd import DpSgd
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.randomness import KeyedStream
 

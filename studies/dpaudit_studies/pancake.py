@@ -19,8 +19,7 @@ from dpaudit.accounting import (
     peak_width,
 )
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure
 from dpaudit.experiments.trials import interval, tensor_batches
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.protocols import MissingRecord
@@ -186,7 +185,6 @@ def profile_summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 PROFILE = Measure(run=profile, summary=profile_summary)
-
 
 _COUNTS = 1000
 

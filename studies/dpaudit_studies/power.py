@@ -15,8 +15,7 @@ from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.zoo.dependence import equicorrelated

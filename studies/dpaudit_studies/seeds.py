@@ -15,7 +15,6 @@ from dpaudit.numeric.arrays import to_numpy
 
 __all__ = ["UNKNOWN_GRADIENT", "WHOLE_QUERY"]
 
-
 _READER = "seed-reader"
 
 

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import torch
 
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.protocols import Array, NoiseSource, Stream
 

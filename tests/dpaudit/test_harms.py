@@ -11,7 +11,8 @@ from command_line import here as dpaudit
 
 from dpaudit import registry
 from dpaudit.audit.betting.noise import BETS
-from dpaudit.harms import SECTIONS, explain, topic_of, topics
+from dpaudit.audit.verdict import ALWAYS_BLIND
+from dpaudit.harms import COMPONENTS, HARMS, SECTIONS, explain, topic_of, topics
 from dpaudit.types import PluginOrigin
 
 
@@ -119,3 +120,8 @@ def test_a_third_partys_test_brings_its_page_or_its_docstring(third_party):
     assert "\x1b" not in shown + listed
     assert "things." in shown
     assert "Two?" in listed
+
+
+def test_all_harms_and_blind_spots_name_a_component_that_the_scope_section_counts():
+    named = {harm.component for harm in HARMS.values()} | {b.component for b in ALWAYS_BLIND}
+    assert named <= set(dict(COMPONENTS))

@@ -29,7 +29,7 @@ from dpaudit_attacks.norm_reader import NormReader
 from dpaudit_attacks.reconstruction import PhaseReader
 from dpaudit_attacks.seed_reader import SeedReader
 from dpaudit_attacks.sensitivity import SensitivityProbes
-from dpaudit_attacks.timing import Timing, timing_leak
+from dpaudit_attacks.timing import Timing
 from dpaudit_attacks.which_bin import WhichBin
 from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch
 from dpaudit_local.seed_in_reports.reader import ReportReader
@@ -153,11 +153,6 @@ def phases(**change):
     return lambda: reader.reconstruct_counts(**(given | change))
 
 
-def timed(**changes):
-    given = {"noise": np.arange(400.0), "seconds": np.ones(400), "rng": np.random.default_rng(0)}
-    return lambda: timing_leak(**(given | changes))
-
-
 def unknown(index):
     return lambda: SEED.reconstruct_counts(z((4, 30)), z(30), np.array(index), bound=5)
 
@@ -231,12 +226,6 @@ BAD = [
     (lambda: SensitivityProbes(kind="saturation").pairs(), "kind=saturation"),
     (learn(z((200, 2)), z((50, 2)), (z(1), np.ones(1)), Timing()), "draw more"),
     (learn(z((200, 2)), z((200, 2)) + nan, (z(1), np.ones(1)), Timing()), "NaN"),
-    (timed(noise=np.ones(399), seconds=np.ones(399)), "time more calls"),
-    (timed(seconds=z(400)), "takes time"),
-    (timed(noise=z(400) + nan), "NaN"),
-    (timed(gap=0.0), "gap=0"),
-    (timed(permutations=0), "permutations=0"),
-    (timed(window=10), "window=10"),
 ]
 
 

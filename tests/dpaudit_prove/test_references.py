@@ -13,8 +13,7 @@ import pytest
 from dpaudit.noise.geometric import GeometricInversion
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.numeric.chacha import BulkWords, block, key_words
-from dpaudit.numeric.exact_integers import draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, draw_integers
 from dpaudit.numeric.random_words import next_word, seed_words, start
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.mechanisms.coins import _fill

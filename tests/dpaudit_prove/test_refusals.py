@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import RefusedProgramError, UsageError
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw
 from dpaudit_prove.exploration.engine import ProofOptions, explore
 from dpaudit_prove.exploration.graph import Graph
 from dpaudit_prove.run import prove, prove_law
@@ -327,7 +327,7 @@ def test_our_discrete_gaussian_is_proved_although_numbers_beyond_its_tables_are_
     assert found.finished
     assert found.law.residual < Fraction(1, 1 << 64)
     assert found.refusals
-    assert all("exact_law.py:" in refusal.reason for refusal in found.refusals)
+    assert all("exact_integers.py:" in refusal.reason for refusal in found.refusals)
     bounds = distance(found.law, ClaimedLaw.parse("discrete-gaussian:sigma=1")).total_variation
     assert bounds.upper < Fraction(1, 1 << 64)
 

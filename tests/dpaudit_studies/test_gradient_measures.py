@@ -7,12 +7,11 @@ import torch
 from command_line import here
 
 from dpaudit.errors import SpecError, UsageError
-from dpaudit.experiments.grid import read_grid
-from dpaudit.experiments.measure import Cell, gather_rows, summary
+from dpaudit.experiments.measure import Cell, gather_rows, read_grid, summary
+from dpaudit.experiments.placement.work import threads, threads_for
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec_file import load_spec
-from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.queries.gradients.query import GradientQuery
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images

@@ -73,7 +73,7 @@ def test_the_numbers_are_the_interpreters(tmp_path):
 
 
 def test_without_the_correction_it_is_gaussian_far_into_the_tail(make_key, stream):
-    from dpaudit.noise.pancake_triton import fused
+    from dpaudit.noise.pancake_cuda import fused
 
     source = Pancake(key=make_key(dim=BLOCK), sigma=1.0)
     n = 20_000
@@ -92,7 +92,7 @@ def test_without_the_correction_it_is_gaussian_far_into_the_tail(make_key, strea
 
 
 def test_equals_the_torch_oracle_on_the_same_noise(make_key, stream):
-    from dpaudit.noise.pancake_triton import fused
+    from dpaudit.noise.pancake_cuda import fused
 
     source = Pancake(key=make_key(dim=40 * BLOCK + 77), sigma=2.0)
     shares = source.shares(5, stream=stream)
@@ -107,7 +107,7 @@ def test_equals_the_torch_oracle_on_the_same_noise(make_key, stream):
 
 
 def test_beyond_2_to_31_values_the_last_block_still_has_its_share(make_key, stream):
-    from dpaudit.noise.pancake_triton import fused
+    from dpaudit.noise.pancake_cuda import fused
 
     if torch.cuda.mem_get_info()[0] < 12 << 30:
         pytest.skip("needs 12 GiB of free device memory")

@@ -343,7 +343,6 @@ _BLIND = BlindSpot(
     "distance, transforms that reject by a table (ziggurat)",
 )
 
-
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 

@@ -24,7 +24,6 @@ from dpaudit_attacks.floating_point.replay.samplers import Replay, verified_repl
 
 __all__ = ["PairInversion"]
 
-
 Indices = npt.NDArray[np.intp]
 
 BLOCK = 16

@@ -29,7 +29,6 @@ __all__ = [
     "resonance",
 ]
 
-
 SHORTEST = 0.25
 _LONGEST = 1024.0  # well below the inverse of float32's grid, where rounding itself would resonate
 _STEPS = 6

@@ -35,7 +35,6 @@ _REMEDY = "pip install 'dpaudit[lattice]'"
 _FASTER = "pip install 'dpaudit[blaster]'"
 _SWEPT = (8, 12, 16, 24, 32, 48, 64, 96, 128)  # of those that an auditor who may choose draws
 
-
 _MEASURED_DIM = 128  # thresholds were measured up to here
 _FLOAT32 = math.sqrt(3) * blur("float32")  # of noise drawn so, in σ
 

@@ -24,7 +24,6 @@ from dpaudit_attacks.keyless.plan import Job
 
 __all__ = ["CONFIRMED", "HELD", "Finding", "Rows", "Search"]
 
-
 HELD = 512  # rows that confirm: 4·exp(−512·R²/4) is below 1e-13 from R = 0.5 on
 _CHECKED = 512  # rows that rank candidates
 _SPARE = 64

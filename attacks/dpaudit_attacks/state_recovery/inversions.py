@@ -24,7 +24,6 @@ __all__ = [
     "INVERSIONS",
     "LOW_24",
     "LOW_53",
-    "SINGLE",
     "SINGLE_PRECISION",
     "TORCH_FEW",
     "TORCH_NORMAL",

@@ -19,17 +19,7 @@ from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, kolmogorov_p
 from dpaudit.types import BlindSpot, Evidence, Interval
 
-__all__ = [
-    "HiddenDirection",
-    "best_frequencies",
-    "climb",
-    "covariance_directions",
-    "fourth_moment_directions",
-    "fourth_order_p",
-    "phase_p",
-    "pursue",
-    "scan",
-]
+__all__ = ["HiddenDirection", "best_frequencies", "climb", "fourth_order_p", "phase_p", "scan"]
 
 Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32]

@@ -359,7 +359,6 @@ _KINDS = {
     "learned score": ("other", "learned-score"),
 }
 
-
 _ORDINAL = ("first", "second")
 _LOOKS_AT = {
     "event": "values of a release, as real numbers",

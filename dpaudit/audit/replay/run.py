@@ -25,12 +25,12 @@ from dpaudit.audit.replay.judge import (
     Spent,
     grouped,
     hidden_by,
+    law_of,
     part_of,
     says_of,
     spent_on,
     surely,
 )
-from dpaudit.audit.replay.laws import law_of
 from dpaudit.audit.replay.request import Divergence, Primitive, ReplayOptions, ReplayResult
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.options import from_keywords, split_keywords, takes

@@ -20,8 +20,15 @@ from typing import Any, Self
 
 from dpaudit.errors import MissingExtraError, PeerError, UsageError
 from dpaudit.experiments.measure import Cell
-from dpaudit.experiments.placement.wire import answer, difference, identity, parse, request
-from dpaudit.experiments.placement.work import Outcome, failure
+from dpaudit.experiments.placement.work import (
+    Outcome,
+    answer,
+    difference,
+    failure,
+    identity,
+    parse,
+    request,
+)
 
 __all__ = ["Cluster", "check_workers", "identity_text", "silence"]
 

@@ -25,8 +25,7 @@ from typing import Any, Self
 import loky
 
 from dpaudit.experiments.measure import Cell
-from dpaudit.experiments.placement.wire import answer, parse, request
-from dpaudit.experiments.placement.work import Outcome, failure
+from dpaudit.experiments.placement.work import Outcome, answer, failure, parse, request
 
 __all__ = ["Cores", "available"]
 

@@ -57,11 +57,9 @@ def fill_ideal_normal(out: npt.NDArray[np.float64], *, sigma: float, stream: Str
 
 _WEIGHTS = [math.exp(-k * k / 2) for k in range(40)]
 
-
 _AT_LEAST = np.array(
     [int(2**64 * (math.fsum(_WEIGHTS[k:]) / math.fsum(_WEIGHTS))) for k in range(1, 11)], np.uint64
 )
-
 
 _U = np.uint64
 

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpaudit.claims import FAMILIES, Claim
 from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.numeric.exact_integers import draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, draw_integers
 from dpaudit.numeric.kernels import fill_normal_from
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import quoted

@@ -31,9 +31,7 @@ __all__ = ["CHECK_BYTES", "GradientFree", "NextBatch", "check_of", "head_code", 
 
 CHECK_BYTES = 8
 
-
 """What follows a nonce, so that its owner knows it when it is read."""
-
 
 _SHIFT = 2.0**-44
 

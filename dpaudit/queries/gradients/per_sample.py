@@ -21,7 +21,6 @@ __all__ = ["Exchange", "GradientBlock", "PerSampleGradients", "clip_factors", "r
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
-
 _CHUNK = 128
 
 
@@ -167,7 +166,6 @@ class PerSampleGradients:
 
 
 Gradients = Callable[[Sequence[int]], Iterator[torch.Tensor]]
-
 
 # float64 vectors per pair while it is attacked: gradients, candidates, noise, differences
 _VECTORS = 8

@@ -26,7 +26,6 @@ __all__ = ["GradientQuery", "ImageQuery", "check_choice", "positive"]
 
 Vector = npt.NDArray[np.float64]
 
-
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 

@@ -23,14 +23,7 @@ from dpaudit.training.plain_training import train
 
 Vector = npt.NDArray[np.float64]
 
-__all__ = [
-    "BatchPair",
-    "DpSgdStep",
-    "attach_gradients",
-    "recover_gradients",
-    "sample_gradients",
-]
-
+__all__ = ["DpSgdStep", "attach_gradients", "sample_gradients"]
 
 _ROUNDING = 1e-5
 

@@ -296,7 +296,6 @@ class SourceNoise:
 
 SourceLike = Reference | str | Callable[[float], NoiseSource]
 
-
 # relative; a discrete law's standard deviation differs less than that from its parameter
 _SAME = 1e-6
 

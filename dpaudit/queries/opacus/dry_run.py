@@ -13,12 +13,9 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from dpaudit.errors import UsageError
 from dpaudit.queries.opacus.draw import check_alike, check_opacus, noise_scale
 from dpaudit.randomness import KeyedStream
-from dpaudit.step_audit.restore import restored_randomness
+from dpaudit.step_audit.restore import Saved, restored_randomness
 
 __all__ = ["DryRun", "DryStep", "dry_run"]
-
-_OF_A_PARAMETER = ("grad", "grad_sample", "summed_grad")
-_ABSENT = object()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -130,10 +127,7 @@ def dry_run(optimizer: DPOptimizer, *, seed: str) -> Iterator[DryRun]:
         raise UsageError("parameters=0: none is trainable; set requires_grad first")
     check_alike(parameters)
     noise_scale(optimizer)
-    owners = (optimizer, optimizer.original_optimizer)
-    attributes = [dict(vars(owner)) for owner in owners]
-    before = [{name: getattr(p, name, _ABSENT) for name in _OF_A_PARAMETER} for p in parameters]
-    values = [p.detach().clone() for p in parameters]
+    saved = Saved(parameters, (optimizer, optimizer.original_optimizer))
     fixed = KeyedStream.from_seed(seed).child("dry run").numpy().integers(2**63)
     with restored_randomness([optimizer.generator], int(fixed)):
         try:
@@ -143,22 +137,7 @@ def dry_run(optimizer: DPOptimizer, *, seed: str) -> Iterator[DryRun]:
                 optimizer.joint_draw = replace(draw, noise=replace(draw.noise, observe=None))
             yield DryRun(optimizer, parameters)
         finally:
-            for owner, attribute in zip(owners, attributes, strict=True):
-                vars(owner).clear()
-                vars(owner).update(attribute)
-            for p, attribute, value in zip(parameters, before, values, strict=True):
-                _put_back(p, attribute, value)
-
-
-def _put_back(p: torch.nn.Parameter, attribute: dict[str, Any], value: torch.Tensor) -> None:
-    for name, was in attribute.items():
-        if was is not _ABSENT:
-            setattr(p, name, was)
-        elif hasattr(p, name):
-            delattr(p, name)
-    if not torch.equal(p, value):
-        with torch.no_grad():
-            p.copy_(value)
+            saved.put_back()
 
 
 def _check(optimizer: Any) -> None:

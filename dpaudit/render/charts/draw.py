@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.render.charts.axis import Scale, has_place, scale_of, set_ticks
 from dpaudit.render.charts.marks import (
+    Scale,
     colours,
     draw_band,
     draw_bars,
     draw_cells,
     draw_line,
     draw_points,
+    has_place,
     legend_entry,
     map_legend,
+    scale_of,
+    set_ticks,
 )
 from dpaudit.render.charts.svg import (
     QUIET,

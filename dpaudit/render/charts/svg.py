@@ -28,7 +28,6 @@ __all__ = [
     "ALARM",
     "CALM",
     "INK",
-    "MOST_MARKS",
     "PAPER",
     "QUIET",
     "SERIES",

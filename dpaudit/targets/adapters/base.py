@@ -25,7 +25,6 @@ from dpaudit.targets.endpoints.worker import ACCEPTS, Worker, with_values
 from dpaudit.types import Reference
 
 __all__ = [
-    "NUMBER_TYPES",
     "AdapterTarget",
     "Aggregate",
     "Each",

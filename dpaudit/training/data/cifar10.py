@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.training.data.images import Images, check_images
-from dpaudit.training.data.places import data_folder, fetch_file, read_npz, read_tar, reading
+from dpaudit.training.data.images import Images, Published
+from dpaudit.training.data.places import data_folder, fetch_file, read_tar, reading
 
-__all__ = ["MEAN", "STD", "cifar10"]
+__all__ = ["CIFAR10", "cifar10"]
 
-# ImageNet's, with which the published ResNets were trained
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 ARCHIVE = "cifar-10-binary.tar.gz"
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
 RECORDS = 10_000  # in each file of the binary version
 _SHAPE = (3, 32, 32)
+# mean and standard deviation are ImageNet's, with which the published ResNets were trained
+CIFAR10 = Published("cifar10", _SHAPE, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _RECORD = 1 + 3 * 32 * 32  # the class, then the red, green and blue planes
 _NPZ = "cifar10.npz"
 _FOLDER = "cifar-10-batches-bin"
@@ -41,7 +41,7 @@ def cifar10(split: str, *, root: str = "") -> Images:
     if folder is None:
         return _from_archive(fetch_file(ARCHIVE, url=URL, sha256=SHA256), split)
     if os.path.isfile(folder / _NPZ):
-        return _from_npz(folder / _NPZ, split)
+        return CIFAR10.from_npz(folder / _NPZ, split)
     for place in (folder / _FOLDER, folder):
         if any(os.path.isfile(place / name) for name in _FILES[split]):
             return _from_files(place, split)
@@ -57,13 +57,6 @@ def cifar10(split: str, *, root: str = "") -> Images:
 def _between(split: str) -> str:
     first, *_, last = (*_FILES[split], _FILES[split][-1])
     return first if first == last else f"{first} to {last}"
-
-
-def _from_npz(path: Path, split: str) -> Images:
-    names = (f"x_{split}", f"y_{split}")
-    with reading("cifar10", path):
-        pixels, labels = read_npz(path, *names)
-    return _check(pixels, labels, path, names)
 
 
 def _from_archive(path: Path, split: str) -> Images:
@@ -97,16 +90,5 @@ def _join(parts: Iterable[tuple[str, bytes]], split: str, path: Path) -> Images:
         records = np.frombuffer(raw, np.uint8).reshape(RECORDS, _RECORD)
         i = names.index(name)
         labels[i], pixels[i] = records[:, 0], records[:, 1:].reshape(RECORDS, *_SHAPE)
-    return _check(
-        pixels.reshape(-1, *_SHAPE), labels.reshape(-1), path, ("the images", "the classes")
-    )
-
-
-def _check(
-    pixels: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
-    labels: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
-    path: Path,
-    names: tuple[str, str],
-) -> Images:
-    where = f"data=cifar10: {path}"
-    return check_images(pixels, labels, shape=_SHAPE, mean=MEAN, std=STD, where=where, names=names)
+    own = ("the images", "the classes")
+    return CIFAR10.images(pixels.reshape(-1, *_SHAPE), labels.reshape(-1), path, own)

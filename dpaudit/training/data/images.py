@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from dpaudit.errors import UsageError
+from dpaudit.training.data.places import read_npz, reading
 
-__all__ = ["Images", "check_images"]
+__all__ = ["Images", "Published"]
 
 _CLASSES = 10
 
@@ -70,35 +72,48 @@ class Images:
         return shaped.div_(full).sub_(mean).div_(std).to(dtype)
 
 
-def check_images(
-    pixels: npt.NDArray[np.generic],
-    labels: npt.NDArray[np.generic],
-    *,
-    shape: tuple[int, ...],
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
-    where: str,
-    names: tuple[str, str],
-) -> Images:
-    """What was read, as :class:`Images`; errors use ``where`` (``data=mnist: FILE``) and ``names``.
+@dataclass(frozen=True)
+class Published:
+    """A published data set: its name, the shape of an image's bytes, and how batches are scaled."""
 
-    Raises:
-        UsageError: other dtypes or shapes, other numbers of images and labels, none at all, or a
-            class outside 0 to 9.
-    """
-    right = (
-        pixels.dtype == np.uint8 and pixels.shape[1:] == shape and labels.shape == pixels.shape[:1]
-    )
-    if not right or not np.issubdtype(labels.dtype, np.integer) or labels.size == 0:
-        raise UsageError(
-            f"{where} holds {names[0]} {pixels.dtype} {pixels.shape} and {names[1]} "
-            f"{labels.dtype} {labels.shape}; "
-            f"wanted uint8 (n, {', '.join(map(str, shape))}) and whole numbers (n,)"
-        )
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= _CLASSES:
-        raise UsageError(
-            f"{where}: {names[1]} must hold the classes 0 to {_CLASSES - 1}, "
-            f"it reaches {high if high >= _CLASSES else low}; fetch it again"
-        )
-    return Images(pixels.astype(np.uint8, copy=False), labels.astype(np.int64), mean, std)
+    name: str
+    shape: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def images(
+        self,
+        pixels: npt.NDArray[np.generic],
+        labels: npt.NDArray[np.generic],
+        path: Path,
+        names: tuple[str, str],
+    ) -> Images:
+        """What was read at ``path``, where it has these ``names``.
+
+        Raises:
+            UsageError: other dtypes or shapes, other numbers of images and labels, none at all, or
+                a class outside 0 to 9.
+        """
+        where, right = f"data={self.name}: {path}", pixels.shape[1:] == self.shape
+        right &= pixels.dtype == np.uint8 and labels.shape == pixels.shape[:1]
+        if not right or not np.issubdtype(labels.dtype, np.integer) or labels.size == 0:
+            raise UsageError(
+                f"{where} holds {names[0]} {pixels.dtype} {pixels.shape} and {names[1]} "
+                f"{labels.dtype} {labels.shape}; "
+                f"wanted uint8 (n, {', '.join(map(str, self.shape))}) and whole numbers (n,)"
+            )
+        low, high = int(labels.min()), int(labels.max())
+        if low < 0 or high >= _CLASSES:
+            raise UsageError(
+                f"{where}: {names[1]} must hold the classes 0 to {_CLASSES - 1}, "
+                f"it reaches {high if high >= _CLASSES else low}; fetch it again"
+            )
+        kept = pixels.astype(np.uint8, copy=False)
+        return Images(kept, labels.astype(np.int64), self.mean, self.std)
+
+    def from_npz(self, path: Path, split: str) -> Images:
+        """Its arrays ``x_`` and ``y_`` of the split; errors are those of :meth:`images`."""
+        names = (f"x_{split}", f"y_{split}")
+        with reading(self.name, path):
+            pixels, labels = read_npz(path, *names)
+        return self.images(pixels, labels, path, names)

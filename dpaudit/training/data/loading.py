@@ -7,14 +7,11 @@ import numpy as np
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.registry import nearest
-from dpaudit.training.data import cifar10 as cifar10_file
-from dpaudit.training.data import mnist as mnist_file
-from dpaudit.training.data.cifar10 import cifar10
+from dpaudit.training.data.cifar10 import CIFAR10, cifar10
 from dpaudit.training.data.images import Images
-from dpaudit.training.data.mnist import mnist
+from dpaudit.training.data.mnist import MNIST, mnist
 
 __all__ = ["DATASETS", "load_images", "synthetic", "synthetic_colour"]
-
 
 _COUNT = {"train": 2048, "test": 512}
 
@@ -23,14 +20,14 @@ def synthetic(split: str) -> Images:
     """Grey, 28×28, normalised as MNIST."""
     stream = KeyedStream.from_seed("synthetic images")
     images = _make(stream, split, channels=1, side=28, level=0, contrast=40)
-    return Images(images[0][:, 0], images[1], mnist_file.MEAN, mnist_file.STD)
+    return Images(images[0][:, 0], images[1], MNIST.mean, MNIST.std)
 
 
 def synthetic_colour(split: str) -> Images:
     """In colour, 32×32, normalised as CIFAR-10; a class has a shape of its own in each channel."""
     stream = KeyedStream.from_seed("synthetic colour images")
     images = _make(stream, split, channels=3, side=32, level=128, contrast=24)
-    return Images(images[0], images[1], cifar10_file.MEAN, cifar10_file.STD)
+    return Images(images[0], images[1], CIFAR10.mean, CIFAR10.std)
 
 
 def _make(

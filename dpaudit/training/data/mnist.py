@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 from dpaudit.errors import UsageError
-from dpaudit.training.data.images import Images, check_images
-from dpaudit.training.data.places import data_folder, fetch_file, read_idx, read_npz, reading
+from dpaudit.training.data.images import Images, Published
+from dpaudit.training.data.places import data_folder, fetch_file, read_idx, reading
 
-__all__ = ["MEAN", "STD", "mnist"]
+__all__ = ["MNIST", "mnist"]
 
-MEAN, STD = (0.1307,), (0.3081,)  # of the training images, in units of full white
+# mean and standard deviation of the training images, in units of full white
+MNIST = Published("mnist", (28, 28), (0.1307,), (0.3081,))
 URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 SHA256 = {
     "train-images-idx3-ubyte.gz": (
@@ -43,7 +44,7 @@ def mnist(split: str, *, root: str = "") -> Images:
         images, labels = (fetch_file(name, url=URL + name, sha256=SHA256[name]) for name in names)
         return _from_idx(images, labels)
     if os.path.isfile(folder / _NPZ):
-        return _from_npz(folder / _NPZ, split)
+        return MNIST.from_npz(folder / _NPZ, split)
     files = [_either(folder / name) for name in _IDX[split]]
     missing = [name for name, path in zip(_IDX[split], files, strict=True) if path is None]
     if missing:
@@ -62,19 +63,9 @@ def _either(plain: Path) -> Path | None:
     )
 
 
-def _from_npz(path: Path, split: str) -> Images:
-    names = (f"x_{split}", f"y_{split}")
-    with reading("mnist", path):
-        pixels, labels = read_npz(path, *names)
-    return check_images(
-        pixels, labels, shape=(28, 28), mean=MEAN, std=STD, where=f"data=mnist: {path}", names=names
-    )
-
-
 def _from_idx(images: Path, labels: Path) -> Images:
     arrays = []
     for path in (images, labels):
         with reading("mnist", path):
             arrays.append(read_idx(path))
-    where, names = f"data=mnist: {images.parent}", (images.name, labels.name)
-    return check_images(*arrays, shape=(28, 28), mean=MEAN, std=STD, where=where, names=names)
+    return MNIST.images(arrays[0], arrays[1], images.parent, (images.name, labels.name))

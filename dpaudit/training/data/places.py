@@ -31,7 +31,6 @@ from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
 
 __all__ = [
-    "DownloadBar",
     "cache_folder",
     "data_folder",
     "fetch_file",
@@ -171,7 +170,6 @@ def _pooch() -> Any:
 
 
 _IDX_UINT8 = b"\x00\x00\x08"
-
 
 _BROKEN = (
     *(OSError, EOFError, ValueError, KeyError, MemoryError, RuntimeError, OverflowError),

@@ -16,12 +16,8 @@ from dpaudit.errors import UsageError
 
 __all__ = [
     "NORMS",
-    "CifarResNet",
     "FrozenNorm2d",
-    "ResNet50",
     "cnn",
-    "draw_convolutions",
-    "draw_linears",
     "lenet5",
     "lenet5_tanh",
     "mlp",
@@ -167,7 +163,6 @@ def vgg19_bn() -> nn.Module:
 
 
 _WIDER = 4
-
 
 _RESNET_STAGES = ((64, 1, 3), (128, 2, 4), (256, 2, 6), (512, 2, 3))
 

@@ -43,7 +43,6 @@ from dpaudit_deployments.attribution.result import EventClaim, NoiseClaim
 
 __all__ = ["EventGroups", "claim_of", "noise_claim", "noise_evidence"]
 
-
 Places = npt.NDArray[np.int64]
 _LEAST = 20  # false outputs, for the tests with a limit law
 _MOST_LAGS = 2_000

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table
 from dpaudit.experiments.trials import interval
 from dpaudit.randomness import KeyedStream
 from dpaudit_deployments.attribution.records import Batch, EventRecord, Source

@@ -44,7 +44,6 @@ __all__ = [
     "summary_claim",
 ]
 
-
 SourceType = Literal["navigation", "event"]
 
 DAY = 86_400

@@ -23,7 +23,6 @@ from dpaudit_deployments.family import Check
 
 __all__ = ["LEAST", "Tally", "checks_of", "levels_check", "scale_interval"]
 
-
 MODULUS = 840
 """Values are counted modulo this, and with it modulo 2 to 8."""
 FIRST_ROWS = 64

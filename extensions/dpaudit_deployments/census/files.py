@@ -58,7 +58,6 @@ __all__ = [
     "write_measurements",
 ]
 
-
 Integers = npt.NDArray[np.int64]
 
 ALL = "*"

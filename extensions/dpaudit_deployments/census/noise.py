@@ -32,7 +32,6 @@ from dpaudit_deployments.census.law import (
 
 __all__ = ["Emit", "Known", "Place", "Repeats", "Rule", "Sums", "read_rules"]
 
-
 Mask = npt.NDArray[np.bool_]
 
 _DETAILED = "detailed"

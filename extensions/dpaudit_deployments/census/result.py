@@ -39,7 +39,6 @@ from dpaudit.wording import count, quantity
 
 __all__ = ["KINDS", "Bin", "CensusLevel", "CensusResult", "Kind", "NoiseGroup", "describe"]
 
-
 Kind = Literal["zeros", "totals", "sums"]
 """Cells that are zero; a query's sum minus the exact total; a parent minus its children."""
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MEASURE", "PRODUCT", "Noise", "honest", "make_files", "measure", "noise_of", "summary"]
 
-
 PRODUCT = "US_Person_PL_SIMULATED"
 LEVELS = ("US", "State", "County")
 AXES: Mapping[str, int] = {"hhgq": 8, "votingage": 2, "hispanic": 2, "cenrace": 7}
@@ -53,7 +51,6 @@ QUERIES: Mapping[str, tuple[tuple[str, ...], float]] = {
     "detailed": (tuple(AXES), 1.5),
 }
 """The axes that each query keeps, and σ in counties; above it is a quarter larger per level."""
-
 
 Flaw = Literal[
     "none", "σ 2 % too small", "σ 5 % too small", "rounded normal", "cut at 3 σ",

@@ -27,7 +27,6 @@ from dpaudit.registry import nearest
 
 __all__ = ["FACTORISATIONS", "Factorisation", "banded_matrix", "factorisation", "root_coefficients"]
 
-
 _STEPS = {"maxiter": 2_000, "maxfun": 4_000, "ftol": 1e-13, "gtol": 1e-9}
 
 

@@ -37,7 +37,6 @@ __all__ = [
     "shards",
 ]
 
-
 SHARDS = ("iid", "labels")
 _CHUNK = 64  # clients at a time
 

@@ -18,8 +18,7 @@ from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit import audit_sampler
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure, grouped
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.numeric.arrays import to_numpy
 from dpaudit.protocols import Attack, Stream
@@ -39,7 +38,6 @@ __all__ = [
     "read_updates",
     "utility",
 ]
-
 
 _SETTING = ("factorisation", "epsilon", "source", "mitigation")
 
@@ -110,7 +108,6 @@ def utility_summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 UTILITY = Measure(run=utility, grid=FtrlGrid, gather=utility_rows, summary=utility_summary)
-
 
 Matrix = npt.NDArray[np.float64]
 
@@ -276,7 +273,6 @@ def attack_summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 ATTACK = Measure(run=attack, summary=attack_summary)
-
 
 Flaw = Literal[
     "none", "identity", "other band", "two steps", "two restarts", "missing node", "float32"

@@ -30,7 +30,6 @@ __all__ = [
     "read_census",
 ]
 
-
 AGES = 86
 """Single years; the last is 85 and above."""
 QUARTERS = ("senior-home", "elsewhere")

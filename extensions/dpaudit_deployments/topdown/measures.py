@@ -13,8 +13,7 @@ import numpy.typing as npt
 import scipy.stats
 
 from dpaudit import registry
-from dpaudit.experiments.grid import Grid, Table
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, Table
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey
@@ -34,7 +33,6 @@ from dpaudit_deployments.topdown.planted import (
 from dpaudit_deployments.topdown.topdown import Noise, NoisyMeasurements, TopDown
 
 __all__ = ["ATTACK", "UTILITY", "attack", "utility", "utility_rows", "utility_summary"]
-
 
 Floats = npt.NDArray[np.float64]
 
@@ -140,7 +138,6 @@ def utility_summary(rows: Sequence[Mapping[str, Any]]) -> str:
 UTILITY = Measure(
     run=utility, grid=TopDownGrid, needs_arm=False, gather=utility_rows, summary=utility_summary
 )
-
 
 _READER = "topdown-reader"
 _SECRET = 32

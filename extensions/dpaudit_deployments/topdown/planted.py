@@ -26,7 +26,6 @@ from dpaudit_deployments.topdown.topdown import NoisyMeasurements, Rows, TopDown
 
 __all__ = ["ContrastPancake", "Reordered", "Sight", "common_first", "contrasts", "seeded", "sights"]
 
-
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 

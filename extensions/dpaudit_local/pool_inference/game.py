@@ -22,7 +22,6 @@ from dpaudit_local.pool_inference.settings import Setting
 
 __all__ = ["DeviceOptions", "People", "people"]
 
-
 _RAPPOR_LAW = {"f", "p", "q"}
 
 

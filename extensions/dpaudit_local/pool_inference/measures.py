@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import Grid, read_grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure, read_grid
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 
@@ -166,7 +165,6 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
 POOL_INFERENCE = Measure(
     run=measure, grid=PoolGrid, needs_arm=False, gather=gather, summary=summary, origins=origins
 )
-
 
 _TOP = 0.8
 _FOLDED = math.sqrt(2 / math.pi)  # the mean of |N(0, 1)|

@@ -29,7 +29,6 @@ __all__ = [
     "unlinked_posterior",
 ]
 
-
 _BLOCK = 8
 """Factors multiplied between two looks at the exponents."""
 

@@ -23,7 +23,6 @@ __all__ = [
     "Exploration",
     "Progress",
     "ProofOptions",
-    "Refusal",
     "explore",
     "law_of",
     "machine_for",

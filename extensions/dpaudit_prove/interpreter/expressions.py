@@ -318,7 +318,6 @@ _EXPRESSIONS: dict[type[ast.expr], Callable[[Emitter, Any], None]] = {
     ast.YieldFrom: _yield_from,
 }
 
-
 Captures = list[tuple[str, int]]
 
 

@@ -150,7 +150,6 @@ _NAMES = {
     "vars": "it hands out every attribute",
 }
 
-
 _REWRITES = {
     "collections.Counter": "use a dict: n[x] = n.get(x, 0) + 1",
     "collections.OrderedDict": "use a dict, which keeps its order",

@@ -22,16 +22,7 @@ from dpaudit_prove.exploration.law import ExactLaw
 from dpaudit_prove.verdicts.claims import ClaimedLaw
 from dpaudit_prove.verdicts.enclosures import Bounds, Range, exp_bounds, log_bounds
 
-__all__ = [
-    "Distance",
-    "Epsilon",
-    "ProfilePoint",
-    "distance",
-    "epsilon_at",
-    "judge",
-    "profile",
-    "rationals",
-]
+__all__ = ["Distance", "Epsilon", "distance", "epsilon_at", "judge", "profile", "rationals"]
 
 _RESOLVED = Fraction(1, 1 << 10)
 _COARSE_BITS = 96

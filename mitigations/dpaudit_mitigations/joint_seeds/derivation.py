@@ -29,8 +29,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from dpaudit.numeric.exact_integers import draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, draw_integers
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import Digest
 

@@ -80,7 +80,6 @@ _RANGES = {
 
 _Count = Annotated[int, Meta(ge=0, lt=_WHOLE)]
 
-
 Array = npt.NDArray[np.float64]
 
 

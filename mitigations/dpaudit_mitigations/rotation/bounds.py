@@ -30,7 +30,6 @@ __all__ = [
     "rotated_epsilon",
 ]
 
-
 _SHELLS = 64
 
 Array = npt.NDArray[np.float64]

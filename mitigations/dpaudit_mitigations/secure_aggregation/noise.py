@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from dpaudit.accounting.discrete import discrete_gaussian_sum_bounds, skellam_bounds
 from dpaudit.errors import UsageError
-from dpaudit.numeric.exact_integers import LARGEST_SCALE, draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, IntegerLaw, draw_integers
 from dpaudit.numeric.normal import check_whole
 from dpaudit.protocols import Stream
 from dpaudit.types import EpsilonBounds
@@ -33,7 +32,6 @@ __all__ = [
     "finest_granularity",
     "least_honest",
 ]
-
 
 LARGEST_SKELLAM_SCALE = 2.0**14
 """Standard deviation, at most; the tables have about 27 rows per unit of it."""

@@ -17,8 +17,7 @@ from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.numeric.arrays import device_of, double, library
-from dpaudit.numeric.exact_integers import draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, draw_integers
 from dpaudit.numeric.lattice import RoundedHost, in_dtype, lattice_step
 from dpaudit.numeric.normal import standard_normal
 from dpaudit.protocols import Array, Host, Stream

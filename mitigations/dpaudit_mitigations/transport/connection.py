@@ -44,7 +44,6 @@ __all__ = [
     "ERROR_KEY",
     "SERVICE",
     "TICK",
-    "Caller",
     "Log",
     "Pump",
     "Silence",

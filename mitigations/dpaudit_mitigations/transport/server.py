@@ -36,7 +36,6 @@ from dpaudit_mitigations.transport.connection import (
 
 __all__ = ["Handler", "Limits", "serve"]
 
-
 _LARGEST_MESSAGE = 64 << 20
 
 

@@ -22,8 +22,7 @@ from msgspec import Meta
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
-from dpaudit.numeric.exact_integers import draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, draw_integers
 from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.types import Reference
 from dpaudit_mitigations.codec import Message, pack

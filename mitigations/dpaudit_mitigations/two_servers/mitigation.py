@@ -19,8 +19,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake, key_holder_profile
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.numeric.arrays import on_tensors, tensor
-from dpaudit.numeric.exact_integers import LARGEST_SCALE, draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import LARGEST_SCALE, IntegerLaw, draw_integers
 from dpaudit.numeric.lattice import add_on_lattice, in_dtype, lattice_step
 from dpaudit.numeric.normal import check_query
 from dpaudit.protocols import Array, Host, NoiseSource, Stream

@@ -69,7 +69,6 @@ __all__ = [
     "weights_of",
 ]
 
-
 _WORD = 32
 _WORDS = 8
 Weights = npt.NDArray[np.float64]

@@ -127,7 +127,6 @@ TIGHT = (
     Tight(gaussian, "add-remove", delta=DELTA),
 )  # fmt: skip
 
-
 Answer = float | str | dict[Any, float] | list[float]
 Query = Callable[[tuple[float, ...]], Answer]
 

@@ -13,8 +13,7 @@ from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.spec_file import spec_of
 from dpaudit.results.text import one_line
@@ -24,7 +23,6 @@ from dpaudit_studies.history.options import HistoryOptions
 from dpaudit_studies.history.subjects import BATTERY, EVENTS, Check, subject
 
 __all__ = ["MEASURE", "HistoryGrid", "history_spec", "measure", "rows_of", "summary"]
-
 
 Row = Mapping[str, Any]
 _DONE = ("finding", "no-finding", "inconclusive")
@@ -194,7 +192,6 @@ def _verdict(result: AuditResult | MechanismResult, grid: HistoryGrid) -> dict[s
 
 
 MEASURE = Measure(run=measure, grid=HistoryGrid, needs_arm=False, gather=rows_of, summary=summary)
-
 
 _COLUMNS = {
     "version": ("release", "text"),

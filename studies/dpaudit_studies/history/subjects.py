@@ -16,7 +16,6 @@ from dpaudit_studies.history.installing import Requirements
 
 __all__ = ["SUBJECTS", "Check", "Subject", "subject"]
 
-
 BATTERY, EVENTS = "battery", "events"
 
 

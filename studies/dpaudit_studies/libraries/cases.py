@@ -13,7 +13,6 @@ from dpaudit.registry import nearest
 
 __all__ = ["CASES", "DELTA", "Case", "case", "gaussian", "laplace"]
 
-
 DELTA = 1e-5
 """At which a Gaussian's ε is claimed."""
 

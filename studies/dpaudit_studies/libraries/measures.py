@@ -15,8 +15,7 @@ from dpaudit.audit.mechanism import (
 )
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.protocols import Session
 from dpaudit.targets.resolve import open_mechanism
@@ -31,7 +30,6 @@ __all__ = [
     "libraries",
     "libraries_summary",
 ]
-
 
 _VERDICTS = {"finding": "broken", "no-finding": "not broken", "inconclusive": "inconclusive"}
 _LEAKS = "leaks by its time"

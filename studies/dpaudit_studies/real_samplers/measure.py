@@ -26,8 +26,7 @@ from dpaudit.errors import (
     SamplerTimeoutError,
     SpecError,
 )
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure
+from dpaudit.experiments.measure import Cell, Grid, Measure
 from dpaudit.protocols import Facts, Reply, Request
 from dpaudit.randomness import KeyedStream
 from dpaudit.targets.check import timed_calls
@@ -35,7 +34,6 @@ from dpaudit_studies.real_samplers import CASES
 from dpaudit_studies.real_samplers.programs import LANGUAGES
 
 __all__ = ["MEASURE", "ProgramSampler", "measure", "summary"]
-
 
 _PIECE = 1 << 20
 

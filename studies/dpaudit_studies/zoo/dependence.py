@@ -153,7 +153,6 @@ def _centred(rng: np.random.Generator, z: Array) -> Array:
 
 _dependence = partial(Specimen, family="dependence")
 
-
 SPECIMENS = (
     _dependence("ar1-0.01", "AR(1) with 0.01 from value to value", _autoregressive(0.01)),
     _dependence("ma1-minus-0.01", "MA(1) with correlation -0.01", _lagged(-0.01, 1)),

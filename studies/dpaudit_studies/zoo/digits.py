@@ -100,7 +100,6 @@ def _ziggurat(rng: np.random.Generator, z: Array) -> Array:
 
 _digits = partial(Specimen, family="digits")
 
-
 SPECIMENS = (
     _digits("rounded-1e-3", "rounded to 0.001", rounded(1e-3)),
     _digits("rounded-1e-4", "rounded to 0.0001", rounded(1e-4)),

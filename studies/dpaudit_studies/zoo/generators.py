@@ -88,7 +88,6 @@ def _fifteen(words: Words) -> Uniforms:
 
 _generator = partial(Specimen, family="generator")
 
-
 _31_BITS = (
     "uniforms of 31 bits that never repeat: only planes in three dimensions, or the grid of Φ(z), "
     "give it away"

@@ -104,7 +104,6 @@ def _radial_gap(rng: np.random.Generator, z: Array) -> Array:
 
 _geometry = partial(Specimen, family="geometry")
 
-
 _GEOMETRY = (
     _geometry("low-rank", "two hidden directions have variance 1.1", _stretched((1.1, 1.1))),
     _geometry("one-direction-flat", "one hidden direction has variance 0.9", _stretched((0.9,))),

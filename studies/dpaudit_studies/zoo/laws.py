@@ -122,7 +122,6 @@ def _rescaled_branch(factor: float) -> Make:
 
 _law = partial(Specimen, family="law")
 
-
 SPECIMENS = (
     _law("sigma-plus-0.1pc", "σ is 0.1 % too large", scaled(1.001), expected="borderline",
          why="4.5 standard errors at 10^7 values, where a battery of 20 families asks for about 4: "

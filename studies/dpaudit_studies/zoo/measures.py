@@ -19,8 +19,7 @@ from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.result import AuditResult
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
-from dpaudit.experiments.grid import Grid
-from dpaudit.experiments.measure import Cell, Measure, grouped
+from dpaudit.experiments.measure import Cell, Grid, Measure, grouped
 from dpaudit.experiments.trials import interval
 from dpaudit.protocols import Request
 from dpaudit.randomness import KeyedStream
@@ -48,7 +47,6 @@ __all__ = [
     "sp800_22",
     "summary",
 ]
-
 
 NOT_INSTALLED = "not installed"
 
@@ -137,7 +135,6 @@ PEERS: Mapping[str, Callable[[Array, float], bool | str | None]] = {
     "ad_fitted": anderson_darling_fitted,
 }
 """Each takes N(0, 1) images in the order drawn, shape (n,), and α; returns a finding or not."""
-
 
 _ALL = "all"
 
@@ -240,7 +237,6 @@ CALIBRATION = Measure(
     gather=calibration_rows,
     summary=calibration_summary,
 )
-
 
 _ROW = 64  # values in a row for the peers, where the specimen serves any dimension
 _BLOCK = 1 << 19

@@ -142,7 +142,6 @@ def _at_dim(d: int, factor: float) -> Make:
 
 _running = partial(Specimen, family="running")
 
-
 SPECIMENS = (
     _running("mean-wanders", "the mean walks about 0.02 away in 10^7 values",
              _wandering_mean(0.02)),

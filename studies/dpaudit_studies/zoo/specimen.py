@@ -39,7 +39,6 @@ __all__ = [
     "specimen_sampler",
 ]
 
-
 GAUSSIAN = "gaussian:sigma=1"
 
 Array = npt.NDArray[np.float64]

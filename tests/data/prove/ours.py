@@ -6,7 +6,7 @@ import references
 from references import Trials
 
 from dpaudit.noise.secure_gaussian import SecureGaussian
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw
 from dpaudit_local.mechanisms.randomized_response import RandomizedResponse
 
 GAUSSIAN = {sigma: Trials.of(IntegerLaw.gaussian(sigma)) for sigma in (2.0, 3.0, 100.0)}

@@ -411,6 +411,21 @@ def test_a_slow_sampler_gets_fewer_short_calls(monkeypatch):
     assert 32 <= [n for n, _ in slow.asked].count(1) < 200 < planned / 3
 
 
+def test_a_machine_that_is_busy_for_a_while_changes_no_p_value(monkeypatch):
+    """The seconds of a batch's first calls say in how many questions the rest is asked for."""
+    told = []
+    for stall in (0.0, 2.5):
+        clock = SlowClock(monkeypatch, 0.0, call=1e-6)
+
+        def draw(n, d, clock=clock, stall=stall):
+            clock.now += stall if len(clock.asked) == 20 else 0.0
+            return clock.draw(n, d)
+
+        result = audit(draw, samples=100_000, tests=("correlation", "order"))
+        told.append([(test.name, test.p, test.statistic) for test in result.tests])
+    assert told[0] == told[1]
+
+
 @pytest.mark.parametrize("refused", [True, False])
 def test_random_shapes_may_be_refused_and_take_a_bounded_time(monkeypatch, refused):
     """No sampler need serve every d: nothing is said of the others; one may compile for each."""

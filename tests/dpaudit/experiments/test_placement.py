@@ -17,9 +17,15 @@ from dpaudit import registry
 from dpaudit.errors import MessageError, StoreError, UsageError
 from dpaudit.experiments import Store, load_spec, make_result, run_experiment
 from dpaudit.experiments.placement import cluster, cores, place
-from dpaudit.experiments.placement.wire import answer, identity, parse, request
-from dpaudit.experiments.placement.work import Here, attempt
-from dpaudit.experiments.threads import threads
+from dpaudit.experiments.placement.work import (
+    Here,
+    answer,
+    attempt,
+    identity,
+    parse,
+    request,
+    threads,
+)
 from dpaudit.render import write_report
 from dpaudit.render.terminal import render_terminal
 from dpaudit.report import describe
@@ -243,7 +249,7 @@ def test_data_folders_go_along_where_the_worker_has_none(planted, monkeypatch):
     monkeypatch.delenv("DPAUDIT_CACHE", raising=False)
     asked = request(cell)
     monkeypatch.setattr(
-        "dpaudit.experiments.placement.wire.attempt",
+        "dpaudit.experiments.placement.work.attempt",
         lambda cell: seen.append(os.environ.get("DPAUDIT_DATA")) or attempt(cell),
     )
     monkeypatch.delenv("DPAUDIT_DATA")

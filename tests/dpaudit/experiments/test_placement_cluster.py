@@ -30,7 +30,7 @@ def local(tmp_path_factory):
     ):
         distributed.utils.get_mp_context()  # sets a list of its own of what to import first, once
         multiprocessing.set_forkserver_preload(
-            ["distributed", "torch", "dpaudit.experiments.placement.wire"]
+            ["distributed", "torch", "dpaudit.experiments.placement.work"]
         )
         patch.syspath_prepend(str(install(tmp_path_factory.mktemp("site"))))
         registry._scan.cache_clear()

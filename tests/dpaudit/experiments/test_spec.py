@@ -8,8 +8,7 @@ from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, SpecError, UnknownNameError
 from dpaudit.experiments import load_spec, make_result, spec_names
 from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.grid import written
-from dpaudit.experiments.measure import Cell
+from dpaudit.experiments.measure import Cell, written
 from dpaudit.experiments.placement.work import run_cell
 from dpaudit.experiments.shipped import _files, shipped_specs
 from dpaudit_studies.keyless import KeylessGrid

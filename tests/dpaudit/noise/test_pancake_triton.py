@@ -17,7 +17,7 @@ import scipy.stats
 import torch
 
 from dpaudit.errors import MissingExtraError
-from dpaudit.noise import pancake_triton
+from dpaudit.noise import pancake_cuda
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.pancake_cuda import condition_
@@ -47,7 +47,7 @@ def draws(device):
 
     def fused(of, start, stop, given, seed=SEED, **options):
         options = {"seed": seed, "device": device, **options}
-        return pancake_triton.fused(of, start, stop, given, **options).cpu().numpy()
+        return pancake_cuda.fused(of, start, stop, given, **options).cpu().numpy()
 
     return {
         "raw": fused(big, 0, big.dim, shares, correct=False),
@@ -67,7 +67,7 @@ if __name__ == "__main__":
     import triton
     import triton.language as tl
 
-    _pair = pancake_triton._pair
+    _pair = pancake_cuda._pair
 
     @triton.jit
     def probe(x, y, first, second, N: tl.constexpr):
@@ -220,18 +220,18 @@ def test_the_seed_decides_and_shards_are_parts_of_the_whole(drawn):
 
 
 def test_without_triton_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(pancake_triton, "triton", None)
+    monkeypatch.setattr(pancake_cuda, "triton", None)
     of = source(50)
     with pytest.raises(MissingExtraError, match="pip install triton"):
-        pancake_triton.fused(of, 0, 50, shares_of(of), seed=1, device=torch.device("cpu"))
+        pancake_cuda.fused(of, 0, 50, shares_of(of), seed=1, device=torch.device("cpu"))
 
 
 def test_the_key_goes_to_the_device_once_and_leaves_with_its_owner():
     key = source(50).key
-    first = pancake_triton._on_device(key, torch.device("cpu"), 128)
-    assert pancake_triton._on_device(key, torch.device("cpu"), 128) is first
+    first = pancake_cuda._on_device(key, torch.device("cpu"), 128)
+    assert pancake_cuda._on_device(key, torch.device("cpu"), 128) is first
     assert first.view(torch.int16)[:50].tolist() == key.vectors[0].tolist()
     assert not first.view(torch.int16)[50:].any()
-    before = len(pancake_triton._keys)
+    before = len(pancake_cuda._keys)
     del key
-    assert len(pancake_triton._keys) == before - 1
+    assert len(pancake_cuda._keys) == before - 1

@@ -18,8 +18,13 @@ from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_gaussian_delta
 from dpaudit.errors import UsageError
 from dpaudit.noise.secure_gaussian import SecureGaussian
-from dpaudit.numeric.exact_integers import LARGEST_SCALE, _below, draw_integers, integers_at
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import (
+    LARGEST_SCALE,
+    IntegerLaw,
+    _below,
+    draw_integers,
+    integers_at,
+)
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_mitigation, check_noise_source
 from dpaudit_mitigations.none import NoMitigation

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.numeric import lattice_triton
 from dpaudit.numeric.chacha import BulkWords, block, key_words
-from dpaudit.numeric.exact_integers import integers_at, settled, table_of
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, integers_at, settled, table_of
 from dpaudit.numeric.lattice import add_lattice_noise, lattice_step
 
 KEY = bytes(range(32))

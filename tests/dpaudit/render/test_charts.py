@@ -14,7 +14,7 @@ import pytest
 from support import reports
 
 from dpaudit.render.charts import draw_chart
-from dpaudit.render.charts.axis import scale_of
+from dpaudit.render.charts.marks import scale_of
 from dpaudit.report import Axis, Chart, Line, Mark, Panel, Series
 
 PLAIN = {"title": "T", "caption": "C", "alt": "A chart of something."}

@@ -14,8 +14,7 @@ from support.documents import Page
 
 from dpaudit.harms import COMPONENTS
 from dpaudit.render import write_report
-from dpaudit.render.html import Linker, breakable, glossary, glossary_text, kept_whole
-from dpaudit.render.page import render_page
+from dpaudit.render.page import Linker, breakable, glossary, glossary_text, kept_whole, render_page
 from dpaudit.render.parts import hazards_table, provenance_table
 from dpaudit.report import Check, Findings, Hazard, Section, Table, Text, replace
 from dpaudit.types import Interval

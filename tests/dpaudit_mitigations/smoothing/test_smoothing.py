@@ -30,8 +30,7 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
-from dpaudit.numeric.exact_integers import draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, draw_integers
 from dpaudit.numeric.lattice import RoundedHost, lattice_step
 from dpaudit.protocols import Mitigation
 from dpaudit.queries.histogram import Histogram

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import MessageError, PeerError, UsageError
-from dpaudit.numeric.exact_integers import draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, draw_integers
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport import journal as journals

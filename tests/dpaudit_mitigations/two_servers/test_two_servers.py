@@ -15,8 +15,7 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.noise.snapping import Snapping
-from dpaudit.numeric.exact_integers import draw_integers
-from dpaudit.numeric.exact_law import IntegerLaw
+from dpaudit.numeric.exact_integers import IntegerLaw, draw_integers
 from dpaudit.numeric.lattice import lattice_step
 from dpaudit.queries.histogram import Histogram
 from dpaudit.randomness import KeyedStream

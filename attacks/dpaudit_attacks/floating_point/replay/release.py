@@ -14,7 +14,6 @@ from dpaudit_attacks.floating_point.reach import Reach
 
 __all__ = ["Addition", "Sector", "sector"]
 
-
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 

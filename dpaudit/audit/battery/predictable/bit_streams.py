@@ -269,7 +269,6 @@ _PAIRS: Mapping[str, Callable[[Array, Array], Bits]] = {
     "32nd bits of angles": lambda a, b: _bit(_turn(a, b), 32),
 }
 
-
 _LAYOUTS = (  # values per pair, how far apart its two are
     (2, 1, "neighbours"),
     (4, 1, "every 2nd pair of neighbours"),

@@ -179,7 +179,6 @@ TRANSFORMS: Mapping[str, tuple[Transform, ...]] = {
 }
 """By the family of the claimed law."""
 
-
 Seeds = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.intp]
 Numbers = npt.NDArray[Any]

@@ -28,7 +28,6 @@ __all__ = [
     "philox",
     "pool",
     "sfc64",
-    "state_word",
 ]
 
 Seeds = npt.NDArray[np.uint64]

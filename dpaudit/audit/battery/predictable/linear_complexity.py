@@ -229,7 +229,6 @@ _KNOWN = {
     19937: "the Mersenne Twister MT19937, or WELL19937",
 }
 
-
 _V8 = 64, 128  # numbers per block, length of the recurrence
 
 

@@ -90,6 +90,13 @@ def _kept(given: Any) -> Any:
         return f"data {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
+def _each_class(where: Any, names: tuple[str, ...], around: Callable[..., Any]) -> None:
+    """Hook these methods of the classes of a module that define them, each once."""
+    for cls in {c for c in vars(where).values() if inspect.isclass(c)} if where else ():
+        for name in set(names) & set(vars(cls)):
+            wrap(cls, name, around)
+
+
 # -- diffprivlib -------------------------------------------------------------------------------
 
 _NORMS = {"Laplace": "l1", "Geometric": "l1", "Gaussian": "l2", "Staircase": "l1", "Snapping": "l1",
@@ -97,11 +104,7 @@ _NORMS = {"Laplace": "l1", "Geometric": "l1", "Gaussian": "l2", "Staircase": "l1
 
 
 def _diffprivlib(_: Any) -> None:
-    mechanisms = module("diffprivlib.mechanisms")
-    for name, cls in vars(mechanisms).items():
-        if inspect.isclass(cls) and "randomise" in vars(cls):
-            wrap(cls, "randomise", _randomise)
-            del name
+    _each_class(module("diffprivlib.mechanisms"), ("randomise",), _randomise)
     accountant = module("diffprivlib.accountant")
     if accountant is not None:
         wrap(accountant.BudgetAccountant, "spend", _spend)
@@ -290,10 +293,7 @@ def _collect(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _opacus(_: Any) -> None:
-    optimizers = module("opacus.optimizers")
-    for cls in {c for c in vars(optimizers).values() if inspect.isclass(c)}:
-        if "add_noise" in vars(cls):
-            wrap(cls, "add_noise", _add_noise)
+    _each_class(module("opacus.optimizers"), ("add_noise",), _add_noise)
     accountants = module("opacus.accountants")
     for cls in {c for c in vars(accountants).values() if inspect.isclass(c)}:
         wrap(cls, "get_epsilon", _get_epsilon)
@@ -338,16 +338,10 @@ def _get_epsilon(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
 
 def _smartnoise(_: Any) -> None:
     for name in ("laplace", "gaussian"):
-        source = module(f"snsql.sql._mechanisms.{name}")
-        for cls in vars(source).values() if source is not None else ():
-            if inspect.isclass(cls) and "release" in vars(cls):
-                wrap(cls, "release", _release)
+        _each_class(module(f"snsql.sql._mechanisms.{name}"), ("release",), _release)
     wrap(module("snsql.sql.odometer").OdometerHeterogeneous, "spend", _spend_sql)
     for name in ("base", "pandas", "sqlite"):
-        source = module(f"snsql.sql.reader.{name}")
-        for cls in vars(source).values() if source is not None else ():
-            if inspect.isclass(cls) and "_execute_ast" in vars(cls):
-                wrap(cls, "_execute_ast", _rows)
+        _each_class(module(f"snsql.sql.reader.{name}"), ("_execute_ast",), _rows)
 
 
 def _release(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
@@ -404,13 +398,9 @@ def _spend_sql(tape: Tape, original: Any, args: Any, kwargs: Any) -> Any:
 
 def _pydp(pydp: Any) -> None:
     native = module("pydp._pydp")
-    for cls in vars(native._algorithms).values():
-        for name in ("result", "partial_result", "compute_quantiles"):
-            if inspect.isclass(cls) and name in vars(cls):
-                wrap(cls, name, _bounded)
-        for name in ("add_entry", "add_entries"):
-            if inspect.isclass(cls) and name in vars(cls):
-                wrap(cls, name, _entries)
+    results = ("result", "partial_result", "compute_quantiles")
+    _each_class(native._algorithms, results, _bounded)
+    _each_class(native._algorithms, ("add_entry", "add_entries"), _entries)
     for cls in vars(native._mechanisms).values():
         if inspect.isclass(cls) and hasattr(cls, "add_noise"):
             wrap(cls, "add_noise", _numerical)

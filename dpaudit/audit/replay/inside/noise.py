@@ -36,23 +36,6 @@ class Meta:
     ``affine``: it is the draw times ``slope`` plus ``off``; otherwise another function of it.
     """
 
-    __slots__ = (
-        "affine",
-        "compared",
-        "event",
-        "heir",
-        "key",
-        "off",
-        "off0",
-        "released",
-        "root",
-        "shape",
-        "slope",
-        "tape",
-        "used",
-        "uses",
-    )
-
     def __init__(self, tape: Tape, event: dict[str, Any], key: str, root: str) -> None:
         self.tape, self.event, self.key, self.root = tape, event, key, root
         self.off: Any = None

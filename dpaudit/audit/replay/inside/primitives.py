@@ -213,7 +213,6 @@ def _shape(size: Any, *others: Any) -> Any:
 
 _RANDOM = random.Random
 
-
 # -- numpy -------------------------------------------------------------------------------------
 
 _generators: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -233,7 +232,7 @@ def _method(parent: type, name: str, row: Row, label: str) -> Callable[..., Any]
         seeded = seed_of(self)
         if name == "shuffle":
             return _shuffled(tape, label, row, make, args, kwargs)
-        into = kwargs.get("out")
+        into = kwargs.get("out")  # of numpy's
         output = taken(many, draw(tape, label, row, make, args, kwargs, seeded))
         if into is not None:
             into[...] = base(output)
@@ -353,23 +352,6 @@ def reseed(tape: Tape) -> None:
 _stdlib: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def _stdlib_method(parent: type, name: str, row: Row, label: str) -> Callable[..., Any]:
-    original = getattr(parent, name)
-
-    @functools.wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        tape = current()
-        if tape is None:
-            return original(self, *args, **kwargs)
-        many, args, kwargs = by_number(row, tuple(base(a) for a in args), kwargs)
-        make = quietly(original, (self, *args), kwargs)
-        if name == "shuffle":
-            return _shuffled(tape, label, row, make, args, kwargs)
-        return taken(many, draw(tape, label, row, make, args, kwargs, self._dpaudit_seed))
-
-    return method
-
-
 def _stdlib_class(parent: type, name: str) -> Any:
     def __init__(self: Any, x: Any = None) -> None:
         self._dpaudit_seed = ""
@@ -382,7 +364,7 @@ def _stdlib_class(parent: type, name: str) -> Any:
             self._dpaudit_seed = "" if a is None else repr(base(a))
             note_seed(a)
 
-    methods = {n: _stdlib_method(parent, n, r, f"random.{n}") for n, r in STDLIB.items()}
+    methods = {n: _method(parent, n, r, f"random.{n}") for n, r in STDLIB.items()}
     return type(name, (parent,), {"__init__": __init__, "seed": seed, **methods})
 
 

@@ -33,7 +33,6 @@ _FAMILIES = (linear, congruential, seeds, resolution, rows, order, running, righ
 
 UNSEEN: Mapping[str, Specimen] = {s.name: s for family in _FAMILIES for s in family.SPECIMENS}
 
-
 _TEST = {
     "mt19937-box-muller", "mt19937-signs", "xorshift64-box-muller", "v8-blocks",
     "xorshift128-plus-top", "splitmix64-inverse", "pcg64-inverse", "seed-pid", "seed-millisecond",

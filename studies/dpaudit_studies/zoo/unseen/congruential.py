@@ -82,7 +82,6 @@ def _discrete_laplace(rng: np.random.Generator) -> Series:
 
 _congruential = partial(Specimen, family="congruential")
 
-
 _WHOLE = "Φ(z) gives the whole state back, and from two states on each follows from the last"
 _CUT = (
     "Φ(z) gives the leading bits of consecutive states; lattice reduction in four dimensions gives "

@@ -144,7 +144,6 @@ def _chaotic(rng: np.random.Generator) -> Series:
 
 _order = partial(Specimen, family="order")
 
-
 SPECIMENS = (
     _order("every-1009th-1.1", "every 1,009th value has σ = 1.1", _every(1_009, 1.1),
            "15 standard errors of a residue class among 10^6 of periods up to 1,500"),

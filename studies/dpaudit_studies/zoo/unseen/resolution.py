@@ -112,9 +112,7 @@ def _copied_bits(lag: int) -> Make:
 
 _resolution = partial(Specimen, family="resolution")
 
-
 _low = partial(Specimen, family="low bits")
-
 
 _TAIL = (
     "of the 2,000 largest magnitudes about 1,170 are distinct, where float32 values of the right "

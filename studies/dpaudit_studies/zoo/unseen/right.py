@@ -53,7 +53,6 @@ _right = partial(
     expected="passed",
 )
 
-
 SPECIMENS = (
     _right("right-ziggurat", "numpy's ziggurat on SFC64 with 256 bits of seed", _sfc64),
     _right("right-box-muller", "Box-Muller, both outputs, of a ChaCha20 stream",

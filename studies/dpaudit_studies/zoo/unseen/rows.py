@@ -75,7 +75,6 @@ def _parity(d: int, share: float, right: float) -> Make:
 
 _row = partial(Specimen, family="rows")
 
-
 _EDGE = "9,765 rows of honest noise leave no direction below 0.44 or above 1.77"
 
 SPECIMENS = (

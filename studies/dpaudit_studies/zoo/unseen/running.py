@@ -60,7 +60,6 @@ def _shape_again(stream: KeyedStream) -> Draw:
 
 _running = partial(Specimen, family="running")
 
-
 SPECIMENS = (
     _running("replay-8", "8 values come again 5 million values later",
              replayed(8, 5_000_000, first=_FIRST),

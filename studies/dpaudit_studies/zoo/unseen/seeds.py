@@ -93,7 +93,6 @@ def _from_value(stream: KeyedStream) -> Draw:
 
 _seed = partial(Specimen, family="seed")
 
-
 SPECIMENS = (
     _seed("seed-pid", "numpy's Philox seeded by a process number up to 32,768",
           _seeded(np.random.Philox, 1, 32_769), "all 32,768 seeds are tried in a second"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpaudit.audit.replay.pairs import Pairs
+from dpaudit.audit.replay.evidence import Pairs
 from dpaudit.errors import UsageError
 
 MODES = ("search", "add", "remove", "replace")

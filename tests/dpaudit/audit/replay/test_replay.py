@@ -14,8 +14,8 @@ from support.right_pipelines import BOUNDS, DATA
 from dpaudit import replay
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.mechanism.neighbour_search import Pair
+from dpaudit.audit.replay.evidence import Pairs
 from dpaudit.audit.replay.judge import Difference, grouped, hidden_by, spent_on
-from dpaudit.audit.replay.pairs import Pairs
 from dpaudit.errors import UsageError
 
 HERE = Path(__file__).parent
