@@ -203,7 +203,9 @@ def test_runs_at_the_claim_are_counted_once(tmp_path, monkeypatch):
     assert count("ours", SIDES, path, runs=3000, **kinds) == 30
 
 
-def test_the_price_is_the_median_ratio_where_the_fixed_audit_shows_something(monkeypatch, capsys):
+def test_the_price_is_the_median_ratio_where_the_fixed_audit_shows_something(
+    monkeypatch, capsys, tmp_path
+):
     fixed = {"laplace": 0.8, "blank": 0.0, "geometric": 0.5}
     bound = {"laplace": 0.76, "blank": 0.0, "geometric": 0.4}
 
@@ -213,7 +215,7 @@ def test_the_price_is_the_median_ratio_where_the_fixed_audit_shows_something(mon
 
     monkeypatch.setattr(sequential_price, "fixed_audit", lambda c, *_: Judged(fixed[c.name]))
     monkeypatch.setattr(sequential_price, "sequential_bound", lambda c, *_: bound[c.name])
-    sequential_price.price([case(name) for name in fixed], streams=1, n=10, seed=1)
+    sequential_price.price([case(name) for name in fixed], tmp_path, streams=1, n=10, seed=1)
     lines = capsys.readouterr().out.splitlines()
     assert ["blank", "0", "0.00", "0.00", "-"] in [line.split() for line in lines]
     assert lines[-1] == "median ratio of 2 mechanisms: 0.88"

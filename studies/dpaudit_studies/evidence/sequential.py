@@ -20,7 +20,7 @@ most:
 ``--claim 0.1`` replaces the claimed ε of the broken ones, as the published test is for small ε;
 its own two benchmarks are there at their own claims in any case. Quantiles are of the streams, with
 those that end without contradiction as the largest. Each mechanism's answers are kept in ``--keep``
-and used again.
+and used again; all together are in its ``results.json``.
 """
 
 from __future__ import annotations
@@ -255,6 +255,10 @@ def main() -> None:
         case: answer(case, folder / f"{case.name}.json", args.methods, seeds, args.limit)
         for case in cases
     }
+    shown = [
+        {"mechanism": c.name, "claim": c.claim, "sound": c.sound, **r} for c, r in rows.items()
+    ]
+    write(folder / "results.json", {"rows": shown})
     about = f"{args.streams} streams of at most {args.limit:,} releases, seeds from {args.seed}"
     print(f"{about}, epsilon {args.claim:g} claimed, {hardware()}\n")
     for alpha in ALPHAS:

@@ -81,11 +81,11 @@ def type_one(method: str, keep: Path, *, runs: int, seed: int, watched: int) -> 
         )
 
 
-def price(cases: list[Case], *, streams: int, n: int, seed: int) -> None:
-    """Print both bounds of each mechanism, and the median ratio."""
+def price(cases: list[Case], keep: Path, *, streams: int, n: int, seed: int) -> None:
+    """Print both bounds of each mechanism, and the median ratio; keep them in ``price.json``."""
     print(f"{n:,} releases, {streams} streams, seeds from {seed}, alpha {ALPHA}, {hardware()}\n")
     print(f"{'mechanism':22}{'true':>7}{'fixed':>8}{'sequential':>12}{'ratio':>8}")
-    ratios = []
+    ratios, rows = [], []
     for case in cases:
         seeds = range(seed, seed + streams)
         fixed = statistics.median(fixed_audit(case, at, n, ALPHA).epsilon for at in seeds)
@@ -93,6 +93,8 @@ def price(cases: list[Case], *, streams: int, n: int, seed: int) -> None:
         ratios += [bound / fixed] if fixed else []
         ratio = f"{bound / fixed:8.2f}" if fixed else f"{'-':>8}"
         print(f"{case.name:22}{case.true:>7}{fixed:8.2f}{bound:12.2f}{ratio}", flush=True)
+        rows.append({"mechanism": case.name, "true": case.true, "fixed": fixed, "bets": bound})
+        write(keep / "price.json", rows)
     if ratios:
         print(f"\nmedian ratio of {len(ratios)} mechanisms: {statistics.median(ratios):.2f}")
 
@@ -108,7 +110,7 @@ def main() -> None:
         type_one(args.method, args.keep, **kinds)
         return
     cases = [case for case in CASES if case.name in (args.names or [case.name])]
-    price(cases, streams=args.streams, n=args.releases, seed=args.seed)
+    price(cases, args.keep, streams=args.streams, n=args.releases, seed=args.seed)
 
 
 if __name__ == "__main__":

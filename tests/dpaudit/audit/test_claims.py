@@ -269,7 +269,8 @@ def test_what_a_pass_excludes_is_counted_in_terms_of_the_claim():
     draws, alpha = 20_000, 0.0025
     both = (alpha, alpha)
     claim = PrivacyClaim.of(None, rho=0.5)
-    spots = {s.flaw: s for s in two_neighbour_blind_spots(draws=draws, drawn=2 * draws, claim=claim, alphas=both)}
+    found = two_neighbour_blind_spots(draws=draws, drawn=2 * draws, claim=claim, alphas=both)
+    spots = {s.flaw: s for s in found}
     spot = spots["ε above the claim, on an event of probability 1/2"]
     rng = np.random.default_rng(3)
     n = draws // 2
