@@ -123,7 +123,11 @@ class MechanismResult(Described):
     from (``feasible_at_truth``, of how many). Without an attack, ``last_bits_excluded`` is true if
     findings in the last bits are advisory; ``claimed`` is ``mu`` if μ-Gaussian DP alone was
     claimed, and ``claim_epsilon`` what that implies at ``claim_delta``; so it is where ``stated``
-    is another claim, which is judged in its own terms. ``sandbox`` is as for samplers.
+    is another claim, which is judged in its own terms. ``sandbox`` is as for samplers. Of an audit
+    that could stop at any time, ``details["sequential"]`` has ``looks`` (releases, log₁₀ of the
+    capital against the claim, bound for ε), the capital ``needed``, and why it ``stopped``:
+    ``contradicted``, ``futile`` with the probability of a ``mistake``, or ``limit``. All its bounds
+    held together at every look.
     """
 
     kind: ClassVar[str] = "mechanism"

@@ -20,6 +20,7 @@ from dpaudit.audit.mechanism.attacks import (
     support_statistic,
     view_releases,
 )
+from dpaudit.audit.mechanism.events import Statistic
 from dpaudit.audit.mechanism.judge import Aim, Judgement, judge, learn
 from dpaudit.audit.mechanism.releases import (
     Array,
@@ -71,7 +72,8 @@ def audit_pair(
 
     Events are learned, or come from an ``attack``. A support attack's events are fixed, so all
     releases are counted; a learning attack's are chosen in the first half. ``reach`` is a support
-    attack whose view of a release is one more statistic that events may be learned from.
+    attack whose view of a release is one more statistic that events may be learned from. With
+    ``options.sequential`` releases are bet on before they come, and the audit may stop early.
 
     Where the time limit comes first, the releases counted until then are still judged: a finding
     stands, a pass is *inconclusive*. How much was drawn then depends on the mechanism's speed but
@@ -159,7 +161,10 @@ class PairAudit:
         details: dict[str, Any] = {"sequential": drawn.details}
         if self.options.real_numbers:
             details["last_bits_excluded"] = True
-        if fault := _fault_of(releases):
+        seen = releases
+        if isinstance(self.mechanism, EncodedReleases):
+            seen = self.mechanism.after_fit(releases)
+        if fault := _fault_of(seen):
             return PairEvidence(releases, fault, details=details)
         return PairEvidence(releases, "", judgement_of(drawn, self), (share, share), details)
 
@@ -174,21 +179,24 @@ class PairAudit:
     def _judge_events(self, releases: Releases) -> PairEvidence:
         """Learn events from the first half of the releases and count them in the second."""
         limit, options = self.limit, self.options
-        more = []
-        if self.reach is not None and releases.learn[0].shape[1] == len(self.neighbours[0]):
-            more = [support_statistic(self.reach, self.neighbours, learn=releases.learn)]
         learned = learn(
             *releases.learn,
             neighbours=self.neighbours,
             aim=Aim.of(self.claim, options.alpha, real_numbers=options.real_numbers),
             rng=self.root.child("statistics").numpy(),
-            more=more,
+            more=self.reached(*releases.learn),
             seconds=_LEARNING_SECONDS,
             deadline=time.monotonic() + 0.3 * (limit.ends - time.monotonic()),
         )
         judgement = judge(learned, *releases.count, claim=self.claim, alpha=options.alpha)
         details = {"last_bits_excluded": True} if options.real_numbers else {}
         return PairEvidence(releases, "", judgement, learned.shares, details)
+
+    def reached(self, x0: Array, x1: Array) -> list[Statistic]:
+        """The view of :attr:`reach`, learned from releases (n, k); none of other lengths."""
+        if self.reach is None or x0.shape[1] != len(self.neighbours[0]):
+            return []
+        return [support_statistic(self.reach, self.neighbours, learn=(x0, x1))]
 
     def _judge_attack(self, releases: Releases, attack: NamedAttack) -> PairEvidence:
         """Count the attack's events, and its right guesses."""
@@ -267,8 +275,10 @@ def _is_timed(attack: NamedAttack | None) -> bool:
 def _fault_of(releases: Releases) -> str:
     """Why these releases cannot be judged; empty if they can."""
     rows = [x for half in (releases.learn, releases.count) for x in half if len(x)]
-    first = rows[0][0]
-    if all((x == first).all() and (np.signbit(x) == np.signbit(first)).all() for x in rows):
+    first = rows[0][0] if rows else np.empty(0)
+    if rows and all(
+        (x == first).all() and (np.signbit(x) == np.signbit(first)).all() for x in rows
+    ):
         number = ", ".join(f"{x:.6g}" for x in first[:3]) + (", …" if len(first) > 3 else "")
         return (
             f"every release at both neighbours is {number}: there is nothing to compare; "

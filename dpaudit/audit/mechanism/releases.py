@@ -323,7 +323,7 @@ class EncodedReleases:
         self._mechanism = mechanism
         self._datasets = datasets
         self._blocks: list[Raw] = []
-        self._made = 0
+        self._made = self._fitted = 0
         self._learnt: list[Array] = []
 
     def ask(self, request: Request, *, timeout: float) -> Reply:
@@ -357,8 +357,20 @@ class EncodedReleases:
     def fit(self, first: Array, second: Array) -> Encoding:
         """Fix the encoding by releases whose numbers (n, 1) were answered at each data set."""
         both = (self._at(x[:, 0].astype(np.intp)) for x in (first, second))
-        self.encoding = Encoding.fit(*both)
+        self.encoding, self._fitted = Encoding.fit(*both), self._made
         return self.encoding
+
+    def after_fit(self, drawn: Releases) -> Releases:
+        """Of counted releases by number, those made after the encoding was fixed, as rows."""
+        nothing: tuple[list[int], list[int]] = ([], [])
+        rows, sizes = [], []
+        for numbers, calls in zip(drawn.count, drawn.sizes[1], strict=True):
+            first = numbers[np.cumsum([0, *calls])[:-1], 0]
+            late = [n for n, at in zip(calls, first, strict=True) if at >= self._fitted]
+            rows.append(self.rows(numbers[len(numbers) - sum(late) :]))
+            sizes.append(late)
+        count, calls_of = (rows[0], rows[1]), (nothing, (sizes[0], sizes[1]))
+        return dataclasses.replace(drawn, count=count, sizes=calls_of)
 
     def rows(self, numbers: Array) -> Array:
         """The releases with these numbers (n, 1) as rows (n, k), by the encoding fixed last."""

@@ -96,7 +96,10 @@ def audit_mechanism(
     ``dpsgd``, as in :func:`~dpaudit.audit_training`.
 
     ``samples`` releases are drawn at each of the two neighbours, half to learn events from, half to
-    count them in. ``attack``, ``NAME[:option=value,…]``, says instead what to look at: a support
+    count them in. With ``sequential`` they are the most: each release is bet on before it comes,
+    and the audit stops as soon as it is certain (:mod:`dpaudit.audit.mechanism.sequential`);
+    ``resume`` is a file that keeps what was drawn, to go on from. ``attack``,
+    ``NAME[:option=value,…]``, says instead what to look at: a support
     attack has fixed events, counted in all releases; a learning attack learns from the first half;
     a probing attack brings the neighbours itself. For a callable of this process it may be the
     attack itself, an object. ``scores:FILE`` is a one-run audit

@@ -169,6 +169,7 @@ def _bets(pair: PairAudit) -> ReleaseBets:
         pair.root.child("statistics").numpy(),
         pair.neighbours,
         low_bits=not options.real_numbers,
+        more=pair.reached,
         seconds=_LEARNING * options.time_limit,
     )
     views: Views = learner

@@ -6,7 +6,7 @@ Nothing here needs to be right for a bet to be fair; it only decides how fast a 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,13 +38,13 @@ class Learner:
 
     Simple statistics at every call; scores of classifiers whenever there are 1.6 times as many
     releases as when they were last trained, in at most ``seconds`` of work altogether. Without
-    ``low_bits`` the last bits of a release are not looked at. ``more`` are a caller's statistics.
+    ``low_bits`` the last bits of a release are not looked at, nor ``more``, a caller's statistics.
     """
 
     rng: np.random.Generator
     neighbours: tuple[Array, Array]
     low_bits: bool = True
-    more: Sequence[Statistic] = ()
+    more: Fit | None = None
     seconds: float = 60.0
     _scores: list[tuple[str, Statistic, list[Array]]] = field(default_factory=list)
     _train_at: float = 2 * _LEAST_SCORES
@@ -64,7 +64,8 @@ class Learner:
                 scores = self._classifiers(x0, x1)
         bits = []
         if self.low_bits and any(len(np.unique(x[:, j])) > n / 4 for j in range(k)):
-            statistics = [*low_bit_statistics(x0, x1, *self.neighbours), *self.more]
+            statistics = low_bit_statistics(x0, x1, *self.neighbours)
+            statistics += [] if self.more is None else self.more(x0, x1)
             bits = [(s.name, s, s.of(x)) for s in statistics]
         sides = np.repeat([False, True], [len(x0), len(x1)])
         views = []

@@ -274,7 +274,10 @@ def test_more_statistics_of_a_caller_are_bet_on():
 
     rng = np.random.default_rng(1)
     views = Learner(
-        rng, (np.zeros(1), np.zeros(1)), more=[Statistic("parity", last_digit)], seconds=0
+        rng,
+        (np.zeros(1), np.zeros(1)),
+        more=lambda *_: [Statistic("parity", last_digit)],
+        seconds=0,
     )
     audit = ReleaseBets(PrivacyClaim(1.0, 0.0), alpha=0.05, views=views, bounds=False)
     for size in block_sizes(400):

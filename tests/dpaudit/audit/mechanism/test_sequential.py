@@ -195,6 +195,18 @@ def test_releases_that_depend_on_each_other_are_inconclusive():
     assert "an audit needs independent releases" in result.reason
 
 
+def test_data_sets_whose_releases_are_all_the_same_are_inconclusive():
+    result = dpaudit.audit_datasets(
+        lambda dataset: {"label": "same"},
+        neighbours=([1], [1, 2]),
+        epsilon=1,
+        sequential=True,
+        samples=1000,
+        in_process=True,
+    )
+    assert result.verdict == "inconclusive"
+
+
 def test_releases_at_data_sets_are_encoded_as_they_come():
     rng = np.random.default_rng(1)
 
