@@ -9,6 +9,7 @@ over the law of V. No valid bound is smaller than that.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sparse
@@ -33,28 +34,43 @@ def largest_tail(
 ) -> tuple[float, np.ndarray]:
     """The largest P(V ≥ v) under (ε, δ)-DP, and the law (r + 1,) of V that has it.
 
-    Turning a canary's coin turns "guessed right, t right in all" into "guessed wrong, t − 1 right",
-    so the law p of V keeps Σ (t·p_t − e^ε·(r−t+1)·p_{t−1})₊ + Σ ((r−t)·p_t − e^ε·(t+1)·p_{t+1})₊ ≤
-    m·δ. A mechanism that draws t by such a p and then the canaries to guess, and which of them are
-    guessed right, uniformly, is (ε, δ)-DP: the sums are its hockey-stick divergence.
+    A mechanism that draws t by it and then the canaries to guess, and which of them are guessed
+    right, uniformly, is (ε, δ)-DP: the sums of :func:`largest_joint_tail` are its hockey-stick
+    divergence.
     """
-    n = r + 1
-    t, grow = np.arange(n), math.exp(epsilon)
-    right = sparse.diags([t, -grow * (r - t[1:] + 1)], [0, -1])
-    wrong = sparse.diags([r - t, -grow * (t[:-1] + 1)], [0, 1])
-    zero, one = sparse.csr_matrix((n, n)), sparse.identity(n)
-    total = sparse.csr_matrix(np.concatenate([np.zeros(n), np.ones(2 * n)])[None])
+    tail, (law,) = largest_joint_tail(m, [(r, v)], epsilon=epsilon, delta=delta)
+    return tail, law
+
+
+def largest_joint_tail(
+    m: int, plans: Sequence[tuple[int, int]], *, epsilon: float, delta: float
+) -> tuple[float, list[np.ndarray]]:
+    """The largest P(V ≥ v of its plan), if the mechanism chooses among plans (r, v), by scipy.
+
+    Turning a canary's coin turns "guessed right, t right in all" into "guessed wrong, t − 1 right",
+    so the laws p of V keep Σ (t·p_t − e^ε·(r−t+1)·p_{t−1})₊ + Σ ((r−t)·p_t − e^ε·(t+1)·p_{t+1})₊ ≤
+    m·δ, summed over plans. Returned with the (r + 1,) probabilities of each plan and V.
+    """
+    grow, blocks, gains = math.exp(epsilon), [], []
+    for r, v in plans:
+        t = np.arange(r + 1)
+        right = sparse.diags([t, -grow * (r - t[1:] + 1)], [0, -1])
+        wrong = sparse.diags([r - t, -grow * (t[:-1] + 1)], [0, 1])
+        blocks.append(sparse.vstack([right, wrong]))
+        gains.append(-1.0 * (t >= v))
+    demands = sparse.block_diag(blocks)
+    excesses, n = demands.shape
+    total = sparse.csr_matrix(np.append(np.zeros(n), np.ones(excesses))[None])
     solution = linprog(
-        np.concatenate([-1.0 * (t >= v), np.zeros(2 * n)]),
-        A_ub=sparse.vstack(
-            [sparse.bmat([[right, -one, zero], [wrong, zero, -one]]), total], format="csr"
-        ),
-        b_ub=np.concatenate([np.zeros(2 * n), [m * delta]]),
-        A_eq=sparse.csr_matrix(np.concatenate([np.ones(n), np.zeros(2 * n)])[None]),
+        np.append(np.concatenate(gains), np.zeros(excesses)),
+        A_ub=sparse.vstack([sparse.hstack([demands, -sparse.identity(excesses)]), total]).tocsr(),
+        b_ub=np.append(np.zeros(excesses), m * delta),
+        A_eq=sparse.csr_matrix(np.append(np.ones(n), np.zeros(excesses))[None]),
         b_eq=[1.0],
         method="highs-ds",
     )
-    return -float(solution.fun), solution.x[:n]
+    ends = np.cumsum([r + 1 for r, _ in plans])
+    return -float(solution.fun), np.split(solution.x[:n], ends[:-1])
 
 
 def main() -> None:
