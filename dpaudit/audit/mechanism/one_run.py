@@ -247,8 +247,8 @@ def least_p(candidates: Sequence[Trial], p_of: Callable[[Trial], float]) -> tupl
 
 _AGAINST_CURVES = ((0.3, 0.3, 0.4), (0.08, 0.08, 0.4), (0.08, 0.0, 0.2))
 """The parts of all canaries that are guessed in and out, and their share of α."""
-_AGAINST_EPSILON = ((0.3, 0.3, 0.05), (0.08, 0.0, 0.05), (0.0, 0.08, 0.05))
-_CHOSEN = 0.85
+_AGAINST_EPSILON = ((0.3, 0.3, 0.04), (0.08, 0.0, 0.03), (0.0, 0.08, 0.03))
+_CHOSEN = 0.9
 """The share of α of the guesses whose number is chosen."""
 _SEEN = 0.1
 """The part of the canaries, in the middle, that is never among these."""

@@ -433,8 +433,8 @@ def _train_and_score(
 def _comparable_scores(scores: Array) -> Array:
     """Scores (runs, m) that compare over runs and canaries; no coin enters.
 
-    With several runs: of few runs normal quantiles of ranks within each run, of more the distance from the canary's own
-    mean, as some records are easier than others.
+    With several runs: of few runs normal quantiles of ranks within each run, of more the distance
+    from the canary's own mean, as some records are easier than others.
     """
     runs, m = scores.shape
     if runs == 1:
