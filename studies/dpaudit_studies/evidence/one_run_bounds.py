@@ -28,6 +28,8 @@ from dpaudit_studies.evidence import MACHINE, RESULTS, options, write
 
 WRITTEN = RESULTS / "one-run" / "results.json"
 ALPHA, DELTA, SEED = 0.05, 1e-5, 20261130
+SHARE = 0.9
+"""Of the α of ε, of the guesses whose number is chosen."""
 CELLS = tuple((mu, m) for mu in (1.0, 2.0, 4.0) for m in (1_000, 10_000))
 
 Array = npt.NDArray[np.float64]
@@ -117,7 +119,10 @@ def normal_fit(scores: Array, member: npt.NDArray[np.bool_]) -> float:
 
 
 def cell(mu: float, m: int, streams: int) -> dict[str, Any]:
-    """All methods on the same streams; ``ratio`` is of means, ± two standard errors, paired."""
+    """All methods on the same streams; ``ratio`` is of means, ± two standard errors, paired.
+
+    ``of_alpha``: what the best number of guesses shows at the α that chosen guesses have.
+    """
     truth = float(gaussian_epsilon(DELTA, sigma=1 / mu))
     counts = sorted({2 * round(r / 2) for r in np.geomspace(24, m, 20)})
     ours, same, gauss, fit, best = [], [], [], [], np.zeros((streams, len(counts)))
@@ -133,10 +138,11 @@ def cell(mu: float, m: int, streams: int) -> dict[str, Any]:
         fit.append(normal_fit(scores, member))
     at = int(best.mean(axis=0).argmax())
     r, top = counts[at], best[:, at]
-    response = [
-        as_response(m, Ranked.of(s, c, g).guess(r // 2, r // 2))
-        for s, c, g in (normal_scores(mu, m, i) for i in range(streams))
+    again = [
+        Ranked.of(*normal_scores(mu, m, i)).guess(r // 2, r // 2)  # the same streams
+        for i in range(streams)
     ]
+    level = 0.9 * ALPHA * SHARE
     ratio = np.mean(ours) / top.mean()
     spread = np.std(np.array(ours) - ratio * top, ddof=1) / math.sqrt(streams) / top.mean()
     return {
@@ -149,7 +155,8 @@ def cell(mu: float, m: int, streams: int) -> dict[str, Any]:
         "ratio": float(ratio),
         "ratio_error": float(2 * spread),
         "of_same_guesses": float(np.mean(ours) / np.mean(same)),
-        "independent": float(np.mean(response)),
+        "of_alpha": float(np.mean([best_epsilon(m, g, level) for g in again]) / top.mean()),
+        "independent": float(np.mean([as_response(m, g) for g in again])),
         "gaussian": float(np.mean(gauss)),
         "normal_fit": float(np.mean(fit)),
         "above_truth": {

@@ -1,9 +1,9 @@
-"""How near the one-run bounds are to the best that can be shown from a number of right guesses.
+"""The largest tail of right guesses that any (ε, δ)-DP mechanism has, by linear programming.
 
 ``python -m dpaudit_studies.evidence.one_run_exact`` prints, for r guesses about m canaries of which
-v are right, the bounds for P(V ≥ v) of Steinke, Nasr and Jagielski's theorem and of the recursion
-for trade-off curves, and the largest P(V ≥ v) that any (ε, δ)-DP mechanism has: a linear program
-over the law of V. No valid bound is smaller than that.
+v are right, the bound for P(V ≥ v) in closed form, that of the recursion for trade-off curves, and
+the largest P(V ≥ v) that any (ε, δ)-DP mechanism has: a linear program over the law of V. No valid
+bound is smaller than that.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ CASES = (
     *((100, 100, 75, e, d) for e, d in ((0.5, 1e-5), (0.5, 1e-3), (1.0, 0.01))),
     *((1_000, 600, 470, e, d) for e, d in ((1.0, 1e-5), (1.0, 1e-3), (1.0, 0.01))),
     *((1_000, 160, 150, e, d) for e, d in ((2.0, 1e-5), (2.0, 1e-3), (2.0, 0.01))),
+    (10_000, 200, 182, 2.0, 1e-5),
+    (10_000, 700, 694, 4.0, 1e-5),
+    (10_000, 5_000, 4_000, 1.3, 1e-5),
 )
 
 
@@ -74,7 +77,7 @@ def largest_joint_tail(
 
 
 def main() -> None:
-    print("| canaries | guesses | right | ε | δ | theorem | recursion | the most any has |")
+    print("| canaries | guesses | right | ε | δ | closed form | recursion | the most any has |")
     print("|---|---|---|---|---|---|---|---|")
     for m, r, v, epsilon, delta in CASES:
         guesses = Guesses(r, 0, v)

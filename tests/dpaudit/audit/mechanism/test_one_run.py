@@ -446,9 +446,12 @@ def test_the_worst_mechanism_is_as_private_as_claimed_and_keeps_the_bounds(m, r,
         assert tail <= bound * (1 + 2e-3)
 
 
-def test_the_bounds_are_near_the_best_there_is():
-    for m, r, v, epsilon, delta in exact.CASES[3:6]:
-        tail, _ = exact.largest_tail(m, r, v, epsilon=epsilon, delta=delta)
-        guesses = Guesses(r, 0, v)
-        found = one_run_p_tradeoff(m, guesses, tradeoff_of_epsilon(epsilon, delta))
-        assert tail <= found <= 1.1 * tail
+@pytest.mark.parametrize("case", exact.CASES)
+def test_the_printed_cases_are_the_best_there_is(case):
+    """Up to 10,000 canaries; the recursion for curves, a relaxation, is near."""
+    m, r, v, epsilon, delta = case
+    tail, _ = exact.largest_tail(m, r, v, epsilon=epsilon, delta=delta)
+    guesses = Guesses(r, 0, v)
+    assert one_run_p(m, guesses, epsilon=epsilon, delta=delta) == pytest.approx(tail, rel=1e-6)
+    found = one_run_p_tradeoff(m, guesses, tradeoff_of_epsilon(epsilon, delta))
+    assert tail <= found <= 1.6 * tail
