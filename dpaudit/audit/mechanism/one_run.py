@@ -258,6 +258,7 @@ _STEP = 0.9
 _PRIOR = np.array([0.0, 5.0, 1.0])
 """Of the regression on 1, z and z³; z is the score, from the median, by the 10 to 90 % range."""
 _WEIGHT = np.array([0.05, 0.05, 0.5])
+_CLEARLY = 1.0
 
 
 @dataclass(frozen=True)
@@ -345,13 +346,26 @@ def _choose(ranked: Ranked, level: float) -> Guesses:
 def _chances(ranked: Ranked, start: int, stop: int) -> Array:
     """The probability that each canary was in (m,), as those from ``start`` to ``stop`` have it.
 
-    Far scores are taken for clear ones until coins speak against it: the prior of z³ says so.
+    By the score, or by its rank where that fits clearly better. Far scores are taken for clear ones
+    until coins speak against it: the prior of z³ says so.
     """
+    m = len(ranked.scores)
     scores = ranked.scores / (np.abs(ranked.scores).max() or 1.0)
-    low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9))
-    z = np.clip((scores - middle) / (high - low or 1.0), -4.0, 4.0)
+    ranks = scipy.special.ndtri((np.arange(m) + 0.5) / m)
+    (by_score, fit), (by_rank, other) = (
+        _regress(z, ranked.member, start, stop) for z in (scores, ranks)
+    )
+    return by_rank if other > fit + _CLEARLY else by_score
+
+
+def _regress(
+    values: Array, member: npt.NDArray[np.bool_], start: int, stop: int
+) -> tuple[Array, float]:
+    """Chances (m,) by logistic regression on the values, and its penalised log-likelihood."""
+    low, middle, high = np.quantile(values, (0.1, 0.5, 0.9))
+    z = np.clip((values - middle) / (high - low or 1.0), -4.0, 4.0)
     x = np.stack([np.ones_like(z), z, z**3], axis=1)
-    seen, coins = x[start:stop], ranked.member[start:stop]
+    seen, coins = x[start:stop], member[start:stop]
     weights = _PRIOR.copy()
     for _ in range(20):
         p = scipy.special.expit(seen @ weights)
@@ -360,7 +374,10 @@ def _chances(ranked: Ranked, start: int, stop: int) -> Array:
         weights += np.clip(step, -2.0, 2.0)
         if np.abs(step).max() < 1e-3:
             break
-    return np.asarray(scipy.special.expit(x @ weights))
+    logits = seen @ weights
+    likelihood = -np.logaddexp(0.0, np.where(coins, -logits, logits)).sum()
+    penalty = (_WEIGHT * (weights - _PRIOR) ** 2).sum() / 2
+    return np.asarray(scipy.special.expit(x @ weights)), float(likelihood - penalty)
 
 
 def _largest_rejected(rejected: Callable[[float], bool], least: float) -> float:
