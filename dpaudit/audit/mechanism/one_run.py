@@ -324,8 +324,8 @@ def _choose(ranked: Ranked, level: float) -> Guesses:
     """Numbers of top and bottom guesses that promise most, by the coins of all other canaries.
 
     Coins are looked at from the middle outwards. Those seen predict the others, by logistic
-    regression on the score; looking stops where no smaller number of guesses promises a larger ε.
-    A wrong prediction costs power, not validity (:func:`one_run_p_chosen`).
+    regression on the score or rank; looking stops where no smaller number of guesses promises a
+    larger ε. A wrong prediction costs power, not validity (:func:`one_run_p_chosen`).
     """
     most = _most_chosen(len(ranked.member))
     top, bottom = most.top, most.bottom
