@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import scipy
 from result_tables.reading import line, results, rows
 
 
@@ -23,11 +24,12 @@ def shown() -> Iterator[str]:
 def errors() -> Iterator[str]:
     for row in results("one-run")["errors"]:
         above, times = row["above"], row["times"]
+        low, high = scipy.stats.binomtest(above["ours"], times).proportion_ci()
         others = ("gaussian", "normal_fit") if row["delta"] == 0 else ()
         yield line(
             [
                 f"{row['epsilon']:g}, {row['delta']:g}",
-                f"{above['ours']} of {times:,}",
+                f"{above['ours']} of {times:,} [{100 * low:.1f}, {100 * high:.1f}] %",
                 *(f"{above[name]} of 100" for name in others),
                 *[""] * (2 - len(others)),
             ]
