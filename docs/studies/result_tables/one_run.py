@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import scipy
+
 from result_tables.reading import line, results, rows
 
 
