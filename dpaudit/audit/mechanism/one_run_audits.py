@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import csv
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from dpaudit.audit.mechanism.one_run import (
     Ranked,
     Refutes,
     Trial,
+    TrialsAt,
     bounds,
     largest_refuted,
     least_p,
-    tradeoff_of_mu,
     tradeoff_of_profile,
     trials,
 )
@@ -67,8 +67,6 @@ _ALWAYS = 1 << 20  # scores that a small .npz may unpack to
 
 Array = npt.NDArray[np.float64]
 Columns = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]
-TrialsAt = Callable[[float, Refutes], Sequence[Trial]]
-"""The guesses that are made at a level."""
 
 
 def audit_scores(
@@ -99,7 +97,7 @@ def audit_scores(
     ranked = Ranked.of(scores, member, ties)
     return one_run_result(
         CanaryAudit(name=f"{SCORES}{path}", claim=claim, alpha=alpha, seed=seed, started=started),
-        lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
+        lambda level: trials(ranked, guesses=guesses, level=level),
         coins=CoinCount(int(member.sum()), len(member)),
     )
 
@@ -133,7 +131,7 @@ def audit_counts(
         candidates = [Trial(m, every, 0.4), *(Trial(m, side, 0.3) for side in sides)]
     return one_run_result(
         CanaryAudit(name=f"{COUNTS}{text}", claim=claim, alpha=alpha, seed=seed, started=started),
-        lambda _level, _refutes: candidates,
+        lambda _level: candidates,
         coins=CoinCount(tp + fn, m),
         with_mu=not pure,
     )
@@ -154,8 +152,8 @@ def _parse_counts(text: str) -> tuple[int, int, int, int]:
 
 
 def _ranks(scores: Array) -> Array:
-    """Mean ranks in 0…1, equal for equal scores."""
-    return np.asarray((scipy.stats.rankdata(scores) - 0.5) / len(scores))
+    """Normal quantiles of mean ranks, equal for equal scores."""
+    return np.asarray(scipy.special.ndtri((scipy.stats.rankdata(scores) - 0.5) / len(scores)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +338,7 @@ def _judge_stated(
     stated: StatedClaim, trials_at: TrialsAt, run: OneRun, *, claim: PrivacyClaim, alpha: float
 ) -> tuple[TestResult, Shown]:
     level = alpha * STATED_SHARE
-    guesses = trials_at(level, lambda trial, at, mu: trial.refutes(at, tradeoff_of_mu(mu)))
+    guesses = trials_at(None)
     inverse = tradeoff_of_profile(stated.profile)
     p, by = least_p(guesses, lambda trial: trial.p(inverse))
     p = min(1.0, p / STATED_SHARE)

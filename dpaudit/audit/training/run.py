@@ -345,9 +345,7 @@ def judge_scores(plan: TrainingPlan, scores: Array, *, name: str) -> MechanismRe
     ranked = Ranked.of(_comparable_scores(scores).ravel(), coins.ravel(), ties)
     return one_run_result(
         audit,
-        lambda level, refutes: trials(
-            ranked, guesses=options.guesses, level=level, refutes=refutes
-        ),
+        lambda level: trials(ranked, guesses=options.guesses, level=level),
         coins=CoinCount(int(coins.sum()), coins.size, own=True),
     )
 
@@ -435,15 +433,15 @@ def _train_and_score(
 def _comparable_scores(scores: Array) -> Array:
     """Scores (runs, m) that compare over runs and canaries; no coin enters.
 
-    With several runs: of few runs ranks within each run, of more the distance from the canary's own
-    mean, as some records are easier than others.
+    With several runs: of few runs normal quantiles of ranks within each run, of more the distance
+    from the canary's own mean, as some records are easier than others.
     """
     runs, m = scores.shape
     if runs == 1:
         return scores
     if runs >= _CENTRED:
         return np.asarray(scores - scores.mean(axis=0))
-    return np.asarray(scipy.stats.rankdata(scores, axis=1) / m)
+    return np.asarray(scipy.special.ndtri((scipy.stats.rankdata(scores, axis=1) - 0.5) / m))
 
 
 def _is_module(model: Any) -> bool:

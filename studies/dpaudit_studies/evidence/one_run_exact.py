@@ -1,14 +1,15 @@
-"""How near the one-run bounds are to the best that can be shown from a number of right guesses.
+"""The largest tail of right guesses that any (ε, δ)-DP mechanism has, by linear programming.
 
 ``python -m dpaudit_studies.evidence.one_run_exact`` prints, for r guesses about m canaries of which
-v are right, the bounds for P(V ≥ v) of Steinke, Nasr and Jagielski's theorem and of the recursion
-for trade-off curves, and the largest P(V ≥ v) that any (ε, δ)-DP mechanism has: a linear program
-over the law of V. No valid bound is smaller than that.
+v are right, the bound for P(V ≥ v) in closed form, that of the recursion for trade-off curves, and
+the largest P(V ≥ v) that any (ε, δ)-DP mechanism has: a linear program over the law of V. No valid
+bound is smaller than that.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sparse
@@ -25,6 +26,9 @@ CASES = (
     *((100, 100, 75, e, d) for e, d in ((0.5, 1e-5), (0.5, 1e-3), (1.0, 0.01))),
     *((1_000, 600, 470, e, d) for e, d in ((1.0, 1e-5), (1.0, 1e-3), (1.0, 0.01))),
     *((1_000, 160, 150, e, d) for e, d in ((2.0, 1e-5), (2.0, 1e-3), (2.0, 0.01))),
+    (10_000, 200, 182, 2.0, 1e-5),
+    (10_000, 700, 694, 4.0, 1e-5),
+    (10_000, 5_000, 4_000, 1.3, 1e-5),
 )
 
 
@@ -33,32 +37,47 @@ def largest_tail(
 ) -> tuple[float, np.ndarray]:
     """The largest P(V ≥ v) under (ε, δ)-DP, and the law (r + 1,) of V that has it.
 
-    Turning a canary's coin turns "guessed right, t right in all" into "guessed wrong, t − 1 right",
-    so the law p of V keeps Σ (t·p_t − e^ε·(r−t+1)·p_{t−1})₊ + Σ ((r−t)·p_t − e^ε·(t+1)·p_{t+1})₊ ≤
-    m·δ. A mechanism that draws t by such a p and then the canaries to guess, and which of them are
-    guessed right, uniformly, is (ε, δ)-DP: the sums are its hockey-stick divergence.
+    A mechanism that draws t by it and then the canaries to guess, and which of them are guessed
+    right, uniformly, is (ε, δ)-DP: the sums of :func:`largest_joint_tail` are its hockey-stick
+    divergence.
     """
-    n = r + 1
-    t, grow = np.arange(n), math.exp(epsilon)
-    right = sparse.diags([t, -grow * (r - t[1:] + 1)], [0, -1])
-    wrong = sparse.diags([r - t, -grow * (t[:-1] + 1)], [0, 1])
-    zero, one = sparse.csr_matrix((n, n)), sparse.identity(n)
-    total = sparse.csr_matrix(np.concatenate([np.zeros(n), np.ones(2 * n)])[None])
+    tail, (law,) = largest_joint_tail(m, [(r, v)], epsilon=epsilon, delta=delta)
+    return tail, law
+
+
+def largest_joint_tail(
+    m: int, plans: Sequence[tuple[int, int]], *, epsilon: float, delta: float
+) -> tuple[float, list[np.ndarray]]:
+    """The largest P(V ≥ v of its plan), if the mechanism chooses among plans (r, v), by scipy.
+
+    Turning a canary's coin turns "guessed right, t right in all" into "guessed wrong, t − 1 right",
+    so the laws p of V keep Σ (t·p_t − e^ε·(r−t+1)·p_{t−1})₊ + Σ ((r−t)·p_t − e^ε·(t+1)·p_{t+1})₊ ≤
+    m·δ, summed over plans. Returned with the (r + 1,) probabilities of each plan and V.
+    """
+    grow, blocks, gains = math.exp(epsilon), [], []
+    for r, v in plans:
+        t = np.arange(r + 1)
+        right = sparse.diags([t, -grow * (r - t[1:] + 1)], [0, -1])
+        wrong = sparse.diags([r - t, -grow * (t[:-1] + 1)], [0, 1])
+        blocks.append(sparse.vstack([right, wrong]))
+        gains.append(-1.0 * (t >= v))
+    demands = sparse.block_diag(blocks)
+    excesses, n = demands.shape
+    total = sparse.csr_matrix(np.append(np.zeros(n), np.ones(excesses))[None])
     solution = linprog(
-        np.concatenate([-1.0 * (t >= v), np.zeros(2 * n)]),
-        A_ub=sparse.vstack(
-            [sparse.bmat([[right, -one, zero], [wrong, zero, -one]]), total], format="csr"
-        ),
-        b_ub=np.concatenate([np.zeros(2 * n), [m * delta]]),
-        A_eq=sparse.csr_matrix(np.concatenate([np.ones(n), np.zeros(2 * n)])[None]),
+        np.append(np.concatenate(gains), np.zeros(excesses)),
+        A_ub=sparse.vstack([sparse.hstack([demands, -sparse.identity(excesses)]), total]).tocsr(),
+        b_ub=np.append(np.zeros(excesses), m * delta),
+        A_eq=sparse.csr_matrix(np.append(np.ones(n), np.zeros(excesses))[None]),
         b_eq=[1.0],
         method="highs-ds",
     )
-    return -float(solution.fun), solution.x[:n]
+    ends = np.cumsum([r + 1 for r, _ in plans])
+    return -float(solution.fun), np.split(solution.x[:n], ends[:-1])
 
 
 def main() -> None:
-    print("| canaries | guesses | right | ε | δ | theorem | recursion | the most any has |")
+    print("| canaries | guesses | right | ε | δ | closed form | recursion | the most any has |")
     print("|---|---|---|---|---|---|---|---|")
     for m, r, v, epsilon, delta in CASES:
         guesses = Guesses(r, 0, v)
