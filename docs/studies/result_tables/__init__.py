@@ -24,6 +24,7 @@ from result_tables import (
     papers,
     proofs,
     replays,
+    sequential,
 )
 from result_tables.reading import ROOT
 
@@ -54,6 +55,9 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "replay-published": replays.published,
     "seeded": defences.seeded,
     "seeds": defences.seeds,
+    "sequential-price": sequential.price,
+    "sequential-small": sequential.small,
+    "sequential-until": sequential.until,
     "short-nonces": nonces.short,
     "training": defences.training,
     "zoo": audits.zoo,
