@@ -31,22 +31,23 @@ _FLOOR = 0.01
 
 
 def factors(
-    p0: Array, p1: Array, slopes: Array, excesses: Array, *, averaged: int = 1
+    cells: Array, slopes: Array, excesses: Array, *, averaged: int = 1
 ) -> tuple[Array, Array]:
     """Logarithms (hypotheses, 2, cells) of the factors f₀, f₁, and growth (hypotheses,) of each.
 
-    ``p0`` and ``p1`` (cells,) are what is thought of the cells' probabilities at the neighbours;
+    ``cells`` (2, cells) are what is thought of the cells' probabilities at the neighbours;
     ``slopes`` and ``excesses`` (hypotheses, lines) are a and c of lines that hold all at once, of
     which each hypothesis is bet against by one. Growth is the expected logarithm of a factor, in
     nats, if the probabilities are right; where none is promised, the factors are 1. Of
     ``averaged`` releases the factor is the mean of theirs, whose logarithm is expected to second
     order.
 
-    Guarantee: under its hypothesis the mean of a factor is at most 1, whatever ``p0`` and ``p1``.
+    Guarantee: under its hypothesis the mean of a factor is at most 1, whatever
+    ``cells`` are.
     """
-    logs = np.zeros((len(slopes), 2, len(p0)))
+    logs = np.zeros((len(slopes), *cells.shape))
     growth = np.zeros(len(slopes))
-    _factors(p0, p1, slopes, excesses, averaged, _OFFSETS, _CAPS, logs, growth)
+    _factors(*cells, slopes, excesses, averaged, _OFFSETS, _CAPS, logs, growth)
     return logs, growth
 
 

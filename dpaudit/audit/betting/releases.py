@@ -8,7 +8,7 @@ made, so that each capital is a test supermartingale under its hypothesis.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpaudit.audit.betting.optimal import factors
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.claims.implied import Profile
 
-__all__ = ["Hypotheses", "ReleaseBets", "View", "families"]
+__all__ = ["Hypotheses", "ReleaseBets", "View", "Views", "families"]
 
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -38,6 +38,7 @@ _SWITCH = 0.02
 _PRIOR = 0.5
 """Releases added to each cell at each neighbour: nothing is known, and nothing is impossible."""
 _RETRAIN = 1.2
+_FUTURES = 100
 _LEADING = 6
 """Views that bet on more than the claim's own parameter."""
 
@@ -135,11 +136,15 @@ def claim_profile(claim: PrivacyClaim) -> Profile:
 
 @dataclass
 class View:
-    """A statistic of releases, its cells, and the counts (2, cells) at the two neighbours so far."""
+    """A statistic of releases, its cells, and the counts (2, cells) at the two neighbours so far.
+
+    ``kind`` is event, low bits or learned score, as a finding is explained.
+    """
 
     name: str
     of: Callable[[Array], Array]
     edges: Array
+    kind: str = "event"
     counts: Array = field(default_factory=lambda: np.zeros((2, 1)))
 
     def tally(self, values: Array, sides: Bools) -> Array:
@@ -173,7 +178,7 @@ class _Capital:
         for view in views:
             logs = np.zeros((len(open_), *view.counts.shape))
             lines = family.slopes[open_], family.excesses[open_]
-            logs[open_] = factors(*view.probabilities, *lines, averaged=self._averaged)[0]
+            logs[open_] = factors(view.probabilities, *lines, averaged=self._averaged)[0]
             bets.append(logs)
         return bets
 
@@ -241,7 +246,7 @@ class ReleaseBets:
         bounds: bool = True,
         averaged: int = 1,
     ) -> None:
-        self.claim, self.drawn = claim, 0
+        self._claimed, self.drawn = _main(claim)[1], 0
         hypotheses = families(claim, alpha, bounds=bounds)
         self._capitals = [_Capital(f, averaged=averaged) for f in hypotheses]
         self._make = views
@@ -251,9 +256,9 @@ class ReleaseBets:
         self._retrain = 16
 
     def update(self, rows: Array, sides: Bools) -> bool:
-        """Take in releases ``rows`` (n, k), made at neighbours ``sides`` (n,); True if contradicted.
+        """Take in releases ``rows`` (n, k), made at neighbours ``sides`` (n,).
 
-        The order within a block does not matter.
+        The order within a block does not matter. True if the claim is contradicted.
         """
         values = {id(view.of): view.of(rows) for view in self._views}
         counts = [view.tally(values[id(view.of)], sides) for view in self._views]
@@ -274,7 +279,7 @@ class ReleaseBets:
         for capital in self._capitals:
             bets = capital.bet(views)
             capital.settle(views, bets, [counts[id(view)] for view in views])
-            views = self._capitals[0].leading(views, self._claimed)
+            views = self._main.leading(views, self._claimed)
 
     def _learn(self) -> None:
         rows, sides = np.concatenate(self._rows), np.concatenate(self._sides)
@@ -284,31 +289,93 @@ class ReleaseBets:
         self._retrain = math.ceil(_RETRAIN * self.drawn)
 
     @property
-    def contradicted(self) -> bool:
-        """Whether the claim, and every stronger one, is refuted."""
-        main = self._capitals[0]
-        upto = main.family.values <= self._claimed
-        return bool(main.rejected[upto].all())
+    def _main(self) -> _Capital:
+        return self._capitals[0]
 
     @property
-    def _claimed(self) -> float:
-        return _main(self.claim)[1]
+    def _at(self) -> int:
+        """The claim's place among the hypotheses of its parameter."""
+        return int(np.searchsorted(self._main.family.values, self._claimed))
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the claim, and every stronger one, is refuted."""
+        return bool(self._main.rejected[: self._at + 1].all())
+
+    @property
+    def p_value(self) -> float:
+        """The anytime-valid p-value of the claim: 1 over the least of the highest capitals."""
+        return math.exp(-min(700.0, float(self._main.best[: self._at + 1].min())))
 
     @property
     def log_capital(self) -> float:
         """Natural logarithm of the capital against the claim."""
-        main = self._capitals[0]
-        return float(main.log[np.searchsorted(main.family.values, self._claimed)])
+        return float(self._main.log[self._at])
+
+    @property
+    def needed(self) -> float:
+        """The logarithm that refutes it."""
+        return math.log(1 / self._main.family.alpha)
 
     @property
     def bounds(self) -> dict[str, float]:
         """Lower bounds by parameter, at once."""
         return {c.family.name: c.bound for c in self._capitals}
 
+    @property
+    def leading(self) -> View | None:
+        """What the capital against the claim rests on most; None before anything was learned."""
+        views = self._main.leading(self._views, self._claimed)
+        return views[0] if views else None
 
-def block_sizes(most: int, *, first: int = 16, growth: float = 0.05) -> Iterator[int]:
-    """Sizes of blocks that add up to ``most``, each a twentieth of what was drawn before."""
-    drawn = 0
+    def chance(self, more: int, rng: np.random.Generator) -> float:
+        """The probability that ``more`` releases would still refute the claim.
+
+        By the leading views: their cells' probabilities are drawn from what the counts leave open
+        (Dirichlet, prior 1/2), each with the best bets for it, and the capital is taken to grow
+        normally; the largest over the views. Not claimed: anything about views yet to be learned.
+        """
+        family, at = self._main.family, slice(self._at, self._at + 1)
+        chances = [0.0]
+        for view in self._main.leading(self._views, self._claimed):
+            reached = 0.0
+            for _ in range(_FUTURES):
+                p = np.stack([rng.dirichlet(row) for row in view.counts + _PRIOR])
+                p = np.maximum(p, 1e-12)
+                logs, growth = factors(p, family.slopes[at], family.excesses[at])
+                if growth[0] > 0:
+                    spread = float((p * logs[0] ** 2).sum() / 2 - growth[0] ** 2)
+                    missing = self.needed - self.log_capital - more * growth[0]
+                    reached += float(scipy.special.ndtr(-missing / math.sqrt(more * spread)))
+            chances.append(reached / _FUTURES)
+        return max(chances)
+
+    @property
+    def families(self) -> list[Hypotheses]:
+        """What is bet against, the claim's own parameter first."""
+        return [capital.family for capital in self._capitals]
+
+    def state(self) -> dict[str, Array]:
+        """Releases and capitals as arrays, for :meth:`restore`."""
+        arrays: dict[str, Array] = {"rows": np.concatenate(self._rows)}
+        arrays["sides"] = np.concatenate(self._sides).astype(np.float64)
+        for i, capital in enumerate(self._capitals):
+            arrays[f"log{i}"], arrays[f"best{i}"] = capital.log, capital.best
+        return arrays
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Go on from a :meth:`state`; views are learned anew, their weights start equal."""
+        for i, capital in enumerate(self._capitals):
+            capital.log, capital.best = arrays[f"log{i}"], arrays[f"best{i}"]
+        self._rows, self._sides = [arrays["rows"]], [arrays["sides"] > 0]
+        self.drawn = len(arrays["rows"])
+        self._learn()
+
+
+def block_sizes(
+    most: int, *, drawn: int = 0, first: int = 16, growth: float = 0.05
+) -> Iterator[int]:
+    """Sizes of blocks up to ``most`` in all, each a twentieth of what was ``drawn`` before."""
     while drawn < most:
         size = min(max(first if not drawn else 4, int(growth * drawn)), most - drawn)
         yield size

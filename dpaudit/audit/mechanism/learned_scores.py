@@ -52,8 +52,8 @@ def learned_scores(
     """Scores learned from releases ``x0``, ``x1`` (n, k) at the two neighbours.
 
     None for single numbers, where every event is a set of values and no score adds one, and for
-    fewer than ``least`` releases. Training ends after ``seconds`` of this thread's own work, whatever
-    else the machine does, and at ``deadline`` of ``time.monotonic``. Where one of them comes before
+    fewer than ``least`` releases. Training ends after ``seconds`` of this thread's own work,
+    whatever else the machine does, and at ``deadline`` of ``time.monotonic``. Where one of them comes before
     its own end, the events depend on this machine's speed; the bounds hold in any case.
     """
     if x0.shape[1] < 2 or min(len(x0), len(x1)) < least:

@@ -5,7 +5,6 @@ Nothing here needs to be right for a bet to be fair; it only decides how fast a 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.betting.releases import View
-from dpaudit.audit.mechanism.events import Statistic, coarse_statistics, low_bit_statistics
+from dpaudit.audit.mechanism.events import Cells, Statistic, coarse_statistics, low_bit_statistics
 from dpaudit.audit.mechanism.learned_scores import learned_scores
 
 __all__ = ["Learner"]
@@ -31,7 +30,6 @@ _MOST_COLUMNS = 64
 _BINS = 8
 _LEAST_SCORES = 150
 _SCORES_AGAIN = 1.6
-_PART_OF_TIME = 0.3
 
 
 @dataclass
@@ -55,22 +53,24 @@ class Learner:
         """Views learned from releases (n, k) at each neighbour."""
         x = np.concatenate([x0, x1])
         n, k = x.shape
-        plain = [(s.name, s, s.of(x)) for s in coarse_statistics(x0, x1, self.rng)]
+        seen = [(s.name, s, s.of(x)) for s in coarse_statistics(x0, x1, self.rng)]
+        scores: list[tuple[str, Statistic, Array]] = []
         if k > 1:
-            fitted = [entry for entry in plain if "discriminant" in entry[0]]
-            plain = [entry for entry in plain if "discriminant" not in entry[0]]
-            plain += _out_of_fold(_discriminants(len(fitted)), x0, x1)
+            fitted = [entry for entry in seen if "discriminant" in entry[0]]
+            seen = [entry for entry in seen if "discriminant" not in entry[0]]
+            seen += _out_of_fold(_discriminants(len(fitted)), x0, x1)
             if k <= _MOST_COLUMNS:
-                plain += _out_of_fold(_one_by_one, x0, x1)
-                plain += self._classifiers(x0, x1)
-        few = all(len(np.unique(x[:, j])) < n / 4 for j in range(k))
-        if self.low_bits and not few:
-            bits = [*low_bit_statistics(x0, x1, *self.neighbours), *self.more]
-            plain += [(s.name, s, s.of(x)) for s in bits]
+                seen += _out_of_fold(_one_by_one, x0, x1)
+                scores = self._classifiers(x0, x1)
+        bits = []
+        if self.low_bits and any(len(np.unique(x[:, j])) > n / 4 for j in range(k)):
+            statistics = [*low_bit_statistics(x0, x1, *self.neighbours), *self.more]
+            bits = [(s.name, s, s.of(x)) for s in statistics]
+        sides = np.repeat([False, True], [len(x0), len(x1)])
         views = []
-        for name, statistic, values in plain:
-            sides = np.repeat([False, True], [len(x0), len(x1)])
-            views += _views(name, statistic, values, sides)
+        for kind, entries in (("event", seen), ("learned score", scores), ("low bits", bits)):
+            for name, statistic, values in entries:
+                views += _views(name, statistic, values, sides, kind)
         return views
 
     def _classifiers(self, x0: Array, x1: Array) -> list[tuple[str, Statistic, Array]]:
@@ -85,7 +85,11 @@ class Learner:
             self._train_at = _SCORES_AGAIN * n
             self.seconds -= time.thread_time() - began
         self._scores = [
-            (name, s, [np.append(v, s.of(x[len(v) :])) for v, x in zip(known, (x0, x1), strict=True)])
+            (
+                name,
+                s,
+                [np.append(v, s.of(x[len(v) :])) for v, x in zip(known, (x0, x1), strict=True)],
+            )
             for name, s, known in self._scores
         ]
         return [(name, s, np.concatenate(values)) for name, s, values in self._scores]
@@ -123,7 +127,7 @@ def _one_by_one(x0: Array, x1: Array) -> list[Statistic]:
     edges, tables = [], []
     for a, b in zip(x0.T, x1.T, strict=True):
         edge = _cut(np.concatenate([a, b]), _BINS)
-        counts = [np.bincount(np.searchsorted(edge, v, side="right"), minlength=len(edge) + 1) + 1.0 for v in (a, b)]
+        counts = [1.0 + Cells(edge).counts(v) for v in (a, b)]
         p0, p1 = (c / c.sum() for c in counts)
         edges.append(edge)
         tables.append(np.log(p1 / p0))
@@ -137,13 +141,17 @@ def _one_by_one(x0: Array, x1: Array) -> list[Statistic]:
     return [Statistic("one by one", of)]
 
 
-def _views(key: str, statistic: Statistic, values: Array, sides: Array) -> list[View]:
-    views, seen = [], set()
+def _views(
+    name: str, statistic: Statistic, values: Array, sides: npt.NDArray[np.bool_], kind: str
+) -> list[View]:
+    """One view for each number of cells."""
+    views: list[View] = []
+    seen: set[bytes] = set()
     for most in _CELLS:
         edges = _cut(values, min(most, max(2, len(values) // _PER_CELL)))
         if edges.tobytes() not in seen:
             seen.add(edges.tobytes())
-            view = View(f"{key}/{most}", statistic.of, edges)
+            view = View(f"{name}/{most}", statistic.of, edges, kind)
             view.counts = view.tally(values, sides)
             views.append(view)
     return views
