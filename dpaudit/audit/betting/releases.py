@@ -162,8 +162,8 @@ class View:
 class _Capital:
     """The capitals against one family's hypotheses, shared among views."""
 
-    def __init__(self, family: Hypotheses, *, averaged: int) -> None:
-        self.family, self._averaged = family, averaged
+    def __init__(self, family: Hypotheses, *, averaged: int, switch: float) -> None:
+        self.family, self._averaged, self._switch = family, averaged, switch
         self.log = np.zeros(len(family.values))
         self.best = np.zeros(len(family.values))
         self._weights: dict[str, Array] = {}
@@ -205,7 +205,7 @@ class _Capital:
         total = scipy.special.logsumexp(terms, axis=0)
         self.log += total
         self.best = np.maximum(self.best, self.log)
-        after = np.exp(terms - total) * (1 - _SWITCH) + _SWITCH / len(names)
+        after = np.exp(terms - total) * (1 - self._switch) + self._switch / len(names)
         self._weights = dict(zip(names, after, strict=True))
 
     @property
@@ -245,10 +245,11 @@ class ReleaseBets:
         views: Views,
         bounds: bool = True,
         averaged: int = 1,
+        switch: float = _SWITCH,
     ) -> None:
         self._claimed, self.drawn = _main(claim)[1], 0
         hypotheses = families(claim, alpha, bounds=bounds)
-        self._capitals = [_Capital(f, averaged=averaged) for f in hypotheses]
+        self._capitals = [_Capital(f, averaged=averaged, switch=switch) for f in hypotheses]
         self._make = views
         self._rows: list[Array] = []
         self._sides: list[Bools] = []

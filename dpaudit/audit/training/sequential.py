@@ -1,0 +1,274 @@
+"""An audit of training by bets, run after run, or step after step within one run.
+
+A fair coin per canary and per unit (a run, or a step) decides whether the canary is in the data.
+What is bet on is learned from the units before, so that the capital is a test martingale under the
+claim, and the audit may stop as soon as it is large enough.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import inspect
+import math
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.betting.releases import MAIN_SHARE, ReleaseBets, View
+from dpaudit.audit.claims import PrivacyClaim, Steps
+from dpaudit.audit.mechanism.one_run_audits import CanaryAudit
+from dpaudit.audit.mechanism.verdict import verdict_of
+from dpaudit.audit.mechanism.views import Learner
+from dpaudit.audit.options import Progress
+from dpaudit.audit.result import MechanismResult, at_least
+from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.ranks import world_size
+from dpaudit.results.text import error_text
+from dpaudit.types import BlindSpot, TestResult
+
+if TYPE_CHECKING:
+    from dpaudit.audit.training.run import Scoring, TrainingPlan
+
+__all__ = ["audit_in_sequence"]
+
+Array = npt.NDArray[np.float64]
+Coins = npt.NDArray[np.bool_]
+Train = Callable[[Any, int], Any]
+
+_SECONDS = 30.0
+"""Of work on classifiers."""
+_SWITCH = 0.002
+"""Units are few, and what leads early mostly stays ahead."""
+_CELLS = "/16"
+_LOOKED_AT = ("x", "x[", "linear", "one by one", "score of")
+_POSITIONS = 40
+"""Least number of canaries among whom the place is looked at."""
+_REMEMBERED = 256
+_SHRINK = 4
+_LN10 = math.log(10)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A run or a step: the scores (m,) after it, the coins (m,) in it.
+
+    ``step`` counts the steps of one run from 1; 0 if the unit is the run.
+    """
+
+    scores: Array
+    coins: Coins
+    run: int
+    step: int
+
+
+class _Past:
+    """Scores of earlier units, with which a canary's score is compared. No coin enters.
+
+    Rows (m, k) have the score; for steps the change since the last one; the same less the canary's
+    own mean so far; less that of the most similar earlier unit, where noise that repeats cancels;
+    and the canary's place.
+    """
+
+    def __init__(self, *, by_step: bool) -> None:
+        self._by_step, self._run = by_step, -1
+        self._levels: deque[Array] = deque(maxlen=_REMEMBERED)
+        self._changes: deque[Array] = deque(maxlen=_REMEMBERED)
+
+    def rows(self, unit: _Unit) -> Array | None:
+        """Rows (m, k) of a unit; None of the first step of a run, which has no change."""
+        now, fresh = unit.scores, unit.run != self._run
+        m, self._run = len(now), unit.run
+        columns = [now] if m == 1 else [now, now - _nearest(now, self._levels)]
+        if self._by_step and not fresh:
+            change = now - self._levels[-1]
+            columns += self._compared(change, self._changes)
+            self._changes.append(change)
+        elif not self._by_step:
+            columns += self._compared(now, self._levels)[1:]
+        self._levels.append(now)
+        if self._by_step and fresh:
+            return None
+        return np.column_stack([*columns, np.arange(m) / m] if m >= _POSITIONS else columns)
+
+    def _compared(self, now: Array, past: deque[Array]) -> list[Array]:
+        if len(now) == 1:
+            return [now]
+        mean = np.sum(past, axis=0) / (len(past) + _SHRINK) if past else np.zeros(len(now))
+        return [now - _nearest(now, past), now - mean]
+
+
+def _nearest(now: Array, past: deque[Array]) -> Array:
+    """Of the earlier vectors the one that is most similar; zeros without any."""
+    if not past:
+        return np.zeros(len(now))
+    earlier = np.stack(past)
+    return earlier[np.argmin(np.median(np.abs(now - earlier), axis=1))]
+
+
+def audit_in_sequence(
+    plan: TrainingPlan,
+    train: Train,
+    scoring: Scoring,
+    *,
+    name: str,
+    progress: Progress | None = None,
+) -> MechanismResult:
+    """Train as planned, and bet on every unit before it comes, until the claim is contradicted.
+
+    ``train`` returns a model: a unit is a run, against the whole claim. Or it is a generator
+    function, ``dataset = yield model`` after each step: a unit is a step, against the claim of one
+    step of DP-SGD, and more steps than claimed are a finding.
+
+    Formal guarantee: under the claim the verdict is ``finding``, or any bound wrong, with
+    probability at most ``alpha``, whenever this stops. A unit's coins are fair and fresh, and given
+    the other coins its scores are those of a mechanism as private as claimed for each canary; the
+    factor of a unit is the mean of its canaries' factors, so that its expectation is at most 1
+    however they depend on each other, and the capital is a supermartingale (Ville 1939). Not
+    claimed: anything about what a step shows of the batches before it.
+
+    Raises:
+        UsageError: several ranks, guesses, one run of an ordinary function, steps without a claim
+            of DP-SGD, or a generator that does not take the next data set.
+        SamplerCrashError: ``train`` or a score raised.
+    """
+    options = plan.request.options
+    by_step = _yields(train)
+    _check(plan, by_step=by_step)
+    claim = plan.request.claim
+    steps = _steps_of(claim)
+    if by_step:
+        claim = _claim_of_a_step(claim)
+    learner = Learner(
+        plan.stream.child("views").numpy(),
+        (np.zeros(1), np.ones(1)),
+        low_bits=False,
+        seconds=_SECONDS,
+    )
+    bets = ReleaseBets(
+        claim,
+        alpha=options.alpha,
+        views=lambda x0, x1: [view for view in learner(x0, x1) if _is_looked_at(view)],
+        averaged=plan.pool.m,
+        switch=_SWITCH,
+    )
+    past, looks, done, too_many = _Past(by_step=by_step), [], 0, False
+    units = _units(plan, train, scoring)
+    most = len(plan.seeds) * (steps if by_step else 1)
+    for unit in units:
+        too_many = by_step and unit.step > steps
+        if too_many:
+            break
+        done += 1
+        if (rows := past.rows(unit)) is not None:
+            bets.update(rows, unit.coins)
+        looks.append((done, bets.log_capital / _LN10, bets.bounds["ε"]))
+        if progress is not None:
+            progress(done, most)
+        if bets.contradicted:
+            break
+    units.close()
+    return None
+
+
+def _yields(train: Train) -> bool:
+    """Whether ``train`` is a generator function, or an object that is called as one."""
+    function: Any = inspect.unwrap(train)
+    return any(map(inspect.isgeneratorfunction, (function, getattr(function, "__call__", None))))
+
+
+def _units(plan: TrainingPlan, train: Train, scoring: Scoring) -> Generator[_Unit]:
+    """All units, each when it is asked for."""
+    pool, fresh = plan.pool, plan.stream.child("steps").numpy()
+
+    def scores_of(model: Any) -> Array:
+        scores: Array = _call("score", scoring.of, model, pool.canaries, pool.m)
+        return scores
+
+    for run, (coins, seed) in enumerate(zip(plan.coins, plan.seeds, strict=True)):
+        model = _call("train", train, pool.dataset(coins), int(seed))
+        if not inspect.isgenerator(model):
+            yield _Unit(scores_of(model), coins, run, 0)
+            continue
+        steps, step = model, 0
+        _check_takes_data(steps)
+        try:
+            model = _call("train", next, steps, _END)
+            while model is not _END:
+                step += 1
+                yield _Unit(scores_of(model), coins, run, step)
+                coins = fresh.random(pool.m) < 0.5
+                model = _call("train", _send, steps, pool.dataset(coins))
+        finally:
+            steps.close()
+
+
+_END = object()
+
+
+def _send(steps: Generator[Any, Any, Any], dataset: Any) -> Any:
+    try:
+        return steps.send(dataset)
+    except StopIteration:
+        return _END
+
+
+def _call(function: str, of: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return of(*arguments)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise SamplerCrashError(f"{function} raised {error_text(error)}") from error
+
+
+def _check_takes_data(steps: Generator[Any, Any, Any]) -> None:
+    """Refuse a generator that drops what it is sent: it would train on old coins for ever."""
+    names = [one.opname for one in dis.get_instructions(steps.gi_code) if one.opname != "RESUME"]
+    after = [b for a, b in pairwise(names) if a == "YIELD_VALUE"]
+    if after and all(name == "POP_TOP" for name in after):
+        raise UsageError(
+            f"train={steps.__qualname__}: yields without taking the next data set, in which other "
+            "canaries are; write dataset = yield model, and draw the next batch from dataset"
+        )
+
+
+def _steps_of(claim: PrivacyClaim) -> int:
+    return claim.stated.dpsgd.steps if isinstance(claim.stated, Steps) else 0
+
+
+def _claim_of_a_step(claim: PrivacyClaim) -> PrivacyClaim:
+    stated = claim.stated
+    if not isinstance(stated, Steps):
+        raise UsageError(
+            f"claim={claim.text}: train yields after each step, which is compared with one step "
+            "of DP-SGD; claim dpsgd, e.g. 'sigma=1,rate=0.05,steps=80'"
+        )
+    return PrivacyClaim.of(dpsgd=dataclasses.replace(stated.dpsgd, steps=1), delta=stated.delta)
+
+
+def _is_looked_at(view: View) -> bool:
+    return view.name.endswith(_CELLS) and view.name.startswith(_LOOKED_AT)
+
+
+def _check(plan: TrainingPlan, *, by_step: bool) -> None:
+    options = plan.request.options
+    if (size := world_size()) > 1:
+        raise UsageError(
+            f"world_size={size}: sequential=True audits one process; audit on one, or leave "
+            "sequential out"
+        )
+    if options.guesses is not None:
+        raise UsageError(
+            f"guesses={options.guesses}: sequential=True bets on all canaries; leave one out"
+        )
+    if not by_step and options.runs == 1:
+        raise UsageError(
+            "runs=1: sequential=True trains run after run; give the most runs, e.g. runs=100, or "
+            "let train yield after each step"
+        )
