@@ -38,6 +38,8 @@ _SWITCH = 0.02
 _PRIOR = 0.5
 """Releases added to each cell at each neighbour: nothing is known, and nothing is impossible."""
 _RETRAIN = 1.2
+_BET_AGAIN = 1.05
+"""Bets are placed anew when there are so many times as many releases."""
 _FUTURES = 100
 _LEADING = 6
 """Views that bet on more than the claim's own parameter."""
@@ -254,7 +256,8 @@ class ReleaseBets:
         self._rows: list[Array] = []
         self._sides: list[Bools] = []
         self._views: list[View] = []
-        self._retrain = 16
+        self._bets: list[tuple[Sequence[View], list[Array]]] = []
+        self._retrain, self._bet_again = 16, 0
 
     def update(self, rows: Array, sides: Bools) -> bool:
         """Take in releases ``rows`` (n, k), made at neighbours ``sides`` (n,).
@@ -276,15 +279,18 @@ class ReleaseBets:
         return self.contradicted
 
     def _settle(self, counts: dict[int, Array]) -> None:
-        views = self._views
-        for capital in self._capitals:
-            bets = capital.bet(views)
+        if not self._bets or self.drawn >= self._bet_again:
+            views, self._bets = self._views, []
+            for capital in self._capitals:
+                self._bets.append((views, capital.bet(views)))
+                views = self._main.leading(views, self._claimed)
+            self._bet_again = math.ceil(_BET_AGAIN * self.drawn)
+        for capital, (views, bets) in zip(self._capitals, self._bets, strict=True):
             capital.settle(views, bets, [counts[id(view)] for view in views])
-            views = self._main.leading(views, self._claimed)
 
     def _learn(self) -> None:
         rows, sides = np.concatenate(self._rows), np.concatenate(self._sides)
-        self._rows, self._sides = [rows], [sides]
+        self._rows, self._sides, self._bets = [rows], [sides], []
         if min(sides.sum(), (~sides).sum()) >= 2:
             self._views = self._make(rows[~sides], rows[sides])
         self._retrain = math.ceil(_RETRAIN * self.drawn)

@@ -41,7 +41,7 @@ Array = npt.NDArray[np.float64]
 Coins = npt.NDArray[np.bool_]
 Train = Callable[[Any, int], Any]
 
-_SECONDS = 30.0
+_SECONDS = 10.0
 """Of work on classifiers."""
 _SWITCH = 0.002
 """Units are few, and what leads early mostly stays ahead."""
