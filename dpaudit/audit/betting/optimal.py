@@ -47,7 +47,7 @@ def factors(
     """
     logs = np.zeros((len(slopes), *cells.shape))
     growth = np.zeros(len(slopes))
-    _factors(*cells, slopes, excesses, averaged, _OFFSETS, _CAPS, logs, growth)
+    _factors(cells[0], cells[1], slopes, excesses, averaged, _OFFSETS, _CAPS, logs, growth)
     return logs, growth
 
 

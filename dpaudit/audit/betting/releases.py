@@ -280,7 +280,8 @@ class ReleaseBets:
 
     def _settle(self, counts: dict[int, Array]) -> None:
         if not self._bets or self.drawn >= self._bet_again:
-            views, self._bets = self._views, []
+            views: Sequence[View] = self._views
+            self._bets = []
             for capital in self._capitals:
                 self._bets.append((views, capital.bet(views)))
                 views = self._main.leading(views, self._claimed)

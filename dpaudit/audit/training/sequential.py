@@ -13,23 +13,25 @@ import inspect
 import math
 from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.betting.releases import MAIN_SHARE, ReleaseBets, View
+from dpaudit.audit.betting.releases import MAIN_SHARE, ReleaseBets, View, claim_profile
 from dpaudit.audit.claims import PrivacyClaim, Steps
 from dpaudit.audit.mechanism.one_run_audits import CanaryAudit
 from dpaudit.audit.mechanism.verdict import verdict_of
 from dpaudit.audit.mechanism.views import Learner
 from dpaudit.audit.options import Progress
-from dpaudit.audit.result import MechanismResult, at_least
+from dpaudit.audit.result import MechanismResult, StatedClaim, at_least
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.ranks import world_size
 from dpaudit.results.text import error_text
+from dpaudit.stats import rounded_down
 from dpaudit.types import BlindSpot, TestResult
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ Array = npt.NDArray[np.float64]
 Coins = npt.NDArray[np.bool_]
 Train = Callable[[Any, int], Any]
 
+METHOD = "bets on canaries, valid at every moment"
 _SECONDS = 10.0
 """Of work on classifiers."""
 _SWITCH = 0.002
@@ -108,7 +111,7 @@ def _nearest(now: Array, past: deque[Array]) -> Array:
     if not past:
         return np.zeros(len(now))
     earlier = np.stack(past)
-    return earlier[np.argmin(np.median(np.abs(now - earlier), axis=1))]
+    return np.asarray(earlier[np.argmin(np.median(np.abs(now - earlier), axis=1))])
 
 
 def audit_in_sequence(
@@ -137,13 +140,11 @@ def audit_in_sequence(
             of DP-SGD, or a generator that does not take the next data set.
         SamplerCrashError: ``train`` or a score raised.
     """
-    options = plan.request.options
-    by_step = _yields(train)
+    by_step, options = _yields(train), plan.request.options
     _check(plan, by_step=by_step)
-    claim = plan.request.claim
-    steps = _steps_of(claim)
-    if by_step:
-        claim = _claim_of_a_step(claim)
+    whole = plan.request.claim
+    claim = _claim_of_a_step(whole) if by_step else whole
+    steps = whole.stated.dpsgd.steps if by_step and isinstance(whole.stated, Steps) else 1
     learner = Learner(
         plan.stream.child("views").numpy(),
         (np.zeros(1), np.ones(1)),
@@ -157,29 +158,169 @@ def audit_in_sequence(
         averaged=plan.pool.m,
         switch=_SWITCH,
     )
-    past, looks, done, too_many = _Past(by_step=by_step), [], 0, False
-    units = _units(plan, train, scoring)
-    most = len(plan.seeds) * (steps if by_step else 1)
-    for unit in units:
-        too_many = by_step and unit.step > steps
-        if too_many:
-            break
-        done += 1
-        if (rows := past.rows(unit)) is not None:
-            bets.update(rows, unit.coins)
-        looks.append((done, bets.log_capital / _LN10, bets.bounds["ε"]))
-        if progress is not None:
-            progress(done, most)
-        if bets.contradicted:
-            break
-    units.close()
-    return None
+    past, outcome = _Past(by_step=by_step), _Outcome(bets, "step" if by_step else "run", steps)
+    with closing(_units(plan, train, scoring)) as units:
+        for unit in units:
+            if unit.step > steps:
+                outcome.beyond = unit.step
+                break
+            if (rows := past.rows(unit)) is not None:
+                bets.update(rows, unit.coins)
+            outcome.look()
+            if progress is not None:
+                progress(len(outcome.looks), options.runs * steps)
+            if bets.contradicted:
+                break
+    return outcome.result(plan, claim, name=name)
+
+
+@dataclass
+class _Outcome:
+    """What was seen so far of an audit whose ``unit`` is a run or a step.
+
+    ``looks`` has (units, log10 of the capital, bound for ε); ``beyond`` is the first step above the
+    claimed number of ``steps``, if any.
+    """
+
+    bets: ReleaseBets
+    unit: str
+    steps: int
+    looks: list[tuple[int, float, float]] = field(default_factory=list)
+    beyond: int = 0
+
+    def look(self) -> None:
+        bets = self.bets
+        self.looks.append((len(self.looks) + 1, bets.log_capital / _LN10, bets.bounds["ε"]))
+
+    def tests(self, alpha: float) -> tuple[TestResult, ...]:
+        """The bets, and the number of steps where it can be told."""
+        bets, p, low = self.bets, self.bets.p_value, self.bets.bounds["ε"]
+        view = bets.leading
+        mostly = "" if view is None else view.name.rsplit("/", 1)[0]
+        test = TestResult(
+            name=f"{self.unit}s, bets",
+            p=p,
+            p_adjusted=min(1.0, p / MAIN_SHARE),
+            statistic=low,
+            looks_at=f"what the {self.unit}s before taught about canaries' scores",
+            effect=f"a capital of 1 grew to 10^{-np.log10(p):.1f} (10^{bets.needed / _LN10:.1f} is "
+            f"needed) in {len(self.looks):,} {self.unit}s" + (mostly and f", mostly by {mostly}"),
+            finding=bets.contradicted,
+            parts={},
+            interval=at_least(low, alpha, METHOD),
+            unit="ε",
+            details={"statistic": mostly},
+            harm="epsilon",
+            topic="one-run",
+        )
+        if self.unit == "run":
+            return (test,)
+        counted = TestResult(
+            name="number of steps",
+            p=0.0 if self.beyond else 1.0,
+            p_adjusted=0.0 if self.beyond else 1.0,
+            statistic=float(self.beyond or len(self.looks)),
+            looks_at="whether train takes more steps than claimed",
+            effect=f"step {self.beyond or len(self.looks):,} was taken, {self.steps:,} are claimed",
+            finding=self.beyond > 0,
+            parts={},
+            harm="epsilon",
+            topic="one-run",
+        )
+        return test, counted
+
+    def result(self, plan: TrainingPlan, claim: PrivacyClaim, *, name: str) -> MechanismResult:
+        """The result, of bounds for a run or for one step."""
+        options, bounds, n = plan.request.options, self.bets.bounds, len(self.looks)
+        alpha, tests = options.alpha, self.tests(options.alpha)
+        verdict, reason = verdict_of(tests, "")
+        stopped = "contradicted" if verdict == "finding" else "limit"
+        audit = CanaryAudit(
+            name=name, claim=claim, alpha=alpha, seed=options.seed, started=plan.started
+        )
+        result = audit.result(
+            verdict,
+            f"{reason}; stopped after {n:,} {self.unit}s" if verdict == "finding" else reason,
+            method=METHOD,
+            stated=self._statement(plan.request.claim, alpha, found=verdict == "finding"),
+            epsilon=bounds["ε"],
+            delta=at_least(bounds["δ"], alpha, METHOD),
+            mu=at_least(bounds.get("μ", 0.0), alpha, METHOD),
+            curve=(),
+            tests=tests,
+            samples=n * plan.pool.m,
+            blind=_blind_spots(claim, self.bets, n, self.unit),
+        )
+        looks = [list(look) for look in self.looks]
+        how = {"looks": looks, "needed": self.bets.needed / _LN10, "stopped": stopped}
+        details = {**result.details, "sequential": {**how, "unit": self.unit}}
+        return dataclasses.replace(result, details=details)
+
+    def _statement(self, whole: PrivacyClaim, alpha: float, *, found: bool) -> StatedClaim | None:
+        stated = whole.stated
+        if stated is None:
+            return None
+        shown = self.bets.bounds.get(stated.unit) if stated.unit != "ε" else None
+        says = "" if shown is None else f"{stated.unit} ≥ {rounded_down(shown)}"
+        if self.unit == "step" and found:
+            says = "a step less private than claimed"
+            says = f"more than {self.steps:,} steps" if self.beyond else says
+        return StatedClaim(
+            claim=stated.text,
+            unit=stated.unit,
+            value=stated.value,
+            shown=None if shown is None else at_least(shown, alpha, METHOD),
+            says=says,
+        )
+
+
+def _blind_spots(
+    claim: PrivacyClaim, bets: ReleaseBets, n: int, unit: str
+) -> tuple[BlindSpot, ...]:
+    """What ``n`` units do not exclude.
+
+    The factor of a unit whose scores tell in from out with advantage x (total variation), where c
+    is claimed at most, has a mean of at most about (1 + x)/(1 + c), by the bet of the line a = 1.
+    """
+    most = min(1.0, max(c - math.expm1(e) if e < 0 else c for e, c in claim_profile(claim)))
+    least = (1 + most) * math.exp(bets.needed / max(n, 1)) - 1
+    spots = [
+        BlindSpot(
+            test="bets",
+            flaw="leaks too small for so few units",
+            size=min(least, 1.0),
+            unit="advantage",
+            says=f"in {n:,} {unit}s no bet on one canary's presence refutes the claim where the "
+            f"advantage of the best guess is below about {least:.2g} ({most:.2g} is claimed)"
+            if least < 1
+            else f"{n:,} {unit}s are too few for any bet to refute the claim; more are needed",
+        ),
+        BlindSpot(
+            test="bets",
+            flaw="what stronger scores or other canaries would show",
+            size=None,
+            unit="",
+            says="bets are on these scores of these canaries, all averaged",
+        ),
+    ]
+    if unit == "step":
+        spots.append(
+            BlindSpot(
+                test="bets",
+                flaw="what a step shows of earlier batches",
+                size=None,
+                unit="",
+                says="canaries change at every step, and each step is compared with its own ones: "
+                "gradients kept without noise (momentum, running means) would pass",
+            )
+        )
+    return tuple(spots)
 
 
 def _yields(train: Train) -> bool:
     """Whether ``train`` is a generator function, or an object that is called as one."""
     function: Any = inspect.unwrap(train)
-    return any(map(inspect.isgeneratorfunction, (function, getattr(function, "__call__", None))))
+    return any(map(inspect.isgeneratorfunction, (function, type(function).__call__)))
 
 
 def _units(plan: TrainingPlan, train: Train, scoring: Scoring) -> Generator[_Unit]:
@@ -227,7 +368,7 @@ def _call(function: str, of: Callable[..., Any], *arguments: Any) -> Any:
         raise SamplerCrashError(f"{function} raised {error_text(error)}") from error
 
 
-def _check_takes_data(steps: Generator[Any, Any, Any]) -> None:
+def _check_takes_data(steps: Any) -> None:
     """Refuse a generator that drops what it is sent: it would train on old coins for ever."""
     names = [one.opname for one in dis.get_instructions(steps.gi_code) if one.opname != "RESUME"]
     after = [b for a, b in pairwise(names) if a == "YIELD_VALUE"]
@@ -236,10 +377,6 @@ def _check_takes_data(steps: Generator[Any, Any, Any]) -> None:
             f"train={steps.__qualname__}: yields without taking the next data set, in which other "
             "canaries are; write dataset = yield model, and draw the next batch from dataset"
         )
-
-
-def _steps_of(claim: PrivacyClaim) -> int:
-    return claim.stated.dpsgd.steps if isinstance(claim.stated, Steps) else 0
 
 
 def _claim_of_a_step(claim: PrivacyClaim) -> PrivacyClaim:
@@ -257,17 +394,12 @@ def _is_looked_at(view: View) -> bool:
 
 
 def _check(plan: TrainingPlan, *, by_step: bool) -> None:
-    options = plan.request.options
     if (size := world_size()) > 1:
         raise UsageError(
             f"world_size={size}: sequential=True audits one process; audit on one, or leave "
             "sequential out"
         )
-    if options.guesses is not None:
-        raise UsageError(
-            f"guesses={options.guesses}: sequential=True bets on all canaries; leave one out"
-        )
-    if not by_step and options.runs == 1:
+    if not by_step and plan.request.options.runs == 1:
         raise UsageError(
             "runs=1: sequential=True trains run after run; give the most runs, e.g. runs=100, or "
             "let train yield after each step"
