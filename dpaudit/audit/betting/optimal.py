@@ -47,7 +47,8 @@ def factors(
     """
     logs = np.zeros((len(slopes), *cells.shape))
     growth = np.zeros(len(slopes))
-    _factors(cells[0], cells[1], slopes, excesses, averaged, _OFFSETS, _CAPS, logs, growth)
+    offsets = _OFFSETS if averaged == 1 else np.zeros(1)  # of a mean they move nothing
+    _factors(cells[0], cells[1], slopes, excesses, averaged, offsets, _CAPS, logs, growth)
     return logs, growth
 
 
