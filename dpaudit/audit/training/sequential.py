@@ -44,14 +44,10 @@ Coins = npt.NDArray[np.bool_]
 Train = Callable[[Any, int], Any]
 
 METHOD = "bets on canaries, valid at every moment"
-_SECONDS = 10.0
-"""Of work on classifiers."""
 _SWITCH = 0.002
 """Units are few, and what leads early mostly stays ahead."""
 _CELLS = "/16"
-_LOOKED_AT = ("x", "x[", "linear", "one by one", "score of")
-_POSITIONS = 40
-"""Least number of canaries among whom the place is looked at."""
+_LOOKED_AT = ("x", "x[", "linear", "one by one")
 _REMEMBERED = 256
 _SHRINK = 4
 _LN10 = math.log(10)
@@ -74,8 +70,8 @@ class _Past:
     """Scores of earlier units, with which a canary's score is compared. No coin enters.
 
     Rows (m, k) have the score; for steps the change since the last one; the same less the canary's
-    own mean so far; less that of the most similar earlier unit, where noise that repeats cancels;
-    and the canary's place.
+    own mean so far; and less that of the most similar earlier unit, where noise that repeats
+    cancels.
     """
 
     def __init__(self, *, by_step: bool) -> None:
@@ -86,8 +82,8 @@ class _Past:
     def rows(self, unit: _Unit) -> Array | None:
         """Rows (m, k) of a unit; None of the first step of a run, which has no change."""
         now, fresh = unit.scores, unit.run != self._run
-        m, self._run = len(now), unit.run
-        columns = [now] if m == 1 else [now, now - _nearest(now, self._levels)]
+        self._run = unit.run
+        columns = [now] if len(now) == 1 else [now, now - _nearest(now, self._levels)]
         if self._by_step and not fresh:
             change = now - self._levels[-1]
             columns += self._compared(change, self._changes)
@@ -97,7 +93,7 @@ class _Past:
         self._levels.append(now)
         if self._by_step and fresh:
             return None
-        return np.column_stack([*columns, np.arange(m) / m] if m >= _POSITIONS else columns)
+        return np.column_stack(columns)
 
     def _compared(self, now: Array, past: deque[Array]) -> list[Array]:
         if len(now) == 1:
@@ -145,12 +141,8 @@ def audit_in_sequence(
     whole = plan.request.claim
     claim = _claim_of_a_step(whole) if by_step else whole
     steps = whole.stated.dpsgd.steps if by_step and isinstance(whole.stated, Steps) else 1
-    learner = Learner(
-        plan.stream.child("views").numpy(),
-        (np.zeros(1), np.ones(1)),
-        low_bits=False,
-        seconds=_SECONDS,
-    )
+    none, rng = np.zeros(1), plan.stream.child("views").numpy()
+    learner = Learner(rng, (none, none), low_bits=False, seconds=0.0)
     bets = ReleaseBets(
         claim,
         alpha=options.alpha,

@@ -18,11 +18,6 @@ BASE, ODD = np.zeros((5, M)), 10.0 * np.eye(M)
 ALPHA = 0.05
 
 
-@pytest.fixture(autouse=True)
-def _no_classifiers(monkeypatch):
-    monkeypatch.setattr(sequential, "_SECONDS", 0.0)
-
-
 def steps(sigma=1.0, *, taken=STEPS, clip=True, log=None):
     """DP-SGD of ``taken`` steps that yields its noisy gradients."""
 
@@ -120,7 +115,9 @@ def test_models_are_compared_by_what_a_step_changed():
 
 
 def shifted(sigma):
-    return lambda data, seed: data.sum(axis=0) / 10 + np.random.default_rng(seed).normal(0, sigma, M)
+    return lambda data, seed: (
+        data.sum(axis=0) / 10 + np.random.default_rng(seed).normal(0, sigma, M)
+    )
 
 
 def test_run_after_run_ends_where_the_claim_is_contradicted():
