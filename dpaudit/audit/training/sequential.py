@@ -7,14 +7,14 @@ claim, and the audit may stop as soon as it is large enough.
 
 from __future__ import annotations
 
-import dataclasses
 import dis
 import inspect
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from dpaudit.audit.mechanism.one_run_audits import CanaryAudit
 from dpaudit.audit.mechanism.verdict import verdict_of
 from dpaudit.audit.mechanism.views import Learner
 from dpaudit.audit.options import Progress
-from dpaudit.audit.result import MechanismResult, StatedClaim, at_least
+from dpaudit.audit.result import MechanismResult, at_least
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.ranks import world_size
 from dpaudit.results.text import error_text
@@ -44,12 +44,15 @@ Coins = npt.NDArray[np.bool_]
 Train = Callable[[Any, int], Any]
 
 METHOD = "bets on canaries, valid at every moment"
+_WORSE = "a step less private than claimed"
 _SWITCH = 0.002
 """Units are few, and what leads early mostly stays ahead."""
 _CELLS = "/16"
 _LOOKED_AT = ("x", "x[", "linear", "one by one")
 _REMEMBERED = 256
+"""Earlier units."""
 _SHRINK = 4
+"""Units of score 0 in a canary's mean."""
 _LN10 = math.log(10)
 
 
@@ -67,47 +70,38 @@ class _Unit:
 
 
 class _Past:
-    """Scores of earlier units, with which a canary's score is compared. No coin enters.
+    """Earlier scores, with which a canary's score is compared. No coin enters.
 
-    Rows (m, k) have the score; for steps the change since the last one; the same less the canary's
-    own mean so far; and less that of the most similar earlier unit, where noise that repeats
-    cancels.
+    A row has the score, and for steps its change since the last one; and each of them less the
+    canary's own mean so far, and less that of the most similar earlier unit, where noise that
+    repeats cancels. ``names`` are those of the columns.
     """
 
     def __init__(self, *, by_step: bool) -> None:
         self._by_step, self._run = by_step, -1
-        self._levels: deque[Array] = deque(maxlen=_REMEMBERED)
-        self._changes: deque[Array] = deque(maxlen=_REMEMBERED)
+        self._values: dict[str, deque[Array]] = defaultdict(lambda: deque(maxlen=_REMEMBERED))
+        self.names: list[str] = []
 
     def rows(self, unit: _Unit) -> Array | None:
         """Rows (m, k) of a unit; None of the first step of a run, which has no change."""
-        now, fresh = unit.scores, unit.run != self._run
-        self._run = unit.run
-        columns = [now] if len(now) == 1 else [now, now - _nearest(now, self._levels)]
+        now, fresh = {"score": unit.scores}, unit.run != self._run
         if self._by_step and not fresh:
-            change = now - self._levels[-1]
-            columns += self._compared(change, self._changes)
-            self._changes.append(change)
-        elif not self._by_step:
-            columns += self._compared(now, self._levels)[1:]
-        self._levels.append(now)
-        if self._by_step and fresh:
-            return None
-        return np.column_stack(columns)
-
-    def _compared(self, now: Array, past: deque[Array]) -> list[Array]:
-        if len(now) == 1:
-            return [now]
-        mean = np.sum(past, axis=0) / (len(past) + _SHRINK) if past else np.zeros(len(now))
-        return [now - _nearest(now, past), now - mean]
+            now["change"] = unit.scores - self._values["score"][-1]
+        columns: dict[str, Array] = {}
+        for name, values in now.items():
+            columns |= _compared(name, values, self._values[name])
+            self._values[name].append(values)
+        self._run, self.names = unit.run, list(columns)
+        return None if self._by_step and fresh else np.column_stack(list(columns.values()))
 
 
-def _nearest(now: Array, past: deque[Array]) -> Array:
-    """Of the earlier vectors the one that is most similar; zeros without any."""
-    if not past:
-        return np.zeros(len(now))
-    earlier = np.stack(past)
-    return np.asarray(earlier[np.argmin(np.median(np.abs(now - earlier), axis=1))])
+def _compared(name: str, now: Array, past: deque[Array]) -> dict[str, Array]:
+    if len(now) == 1:
+        return {name: now}
+    earlier = np.stack(past) if past else np.zeros((1, len(now)))
+    nearest = earlier[np.argmin(np.median(np.abs(now - earlier), axis=1))]
+    mean = earlier.sum(axis=0) / (len(earlier) + _SHRINK)
+    return {name: now, f"{name} less mean": now - mean, f"{name} less nearest": now - nearest}
 
 
 def audit_in_sequence(
@@ -146,12 +140,12 @@ def audit_in_sequence(
     bets = ReleaseBets(
         claim,
         alpha=options.alpha,
-        views=lambda x0, x1: [view for view in learner(x0, x1) if _is_looked_at(view)],
+        views=lambda x0, x1: _few(learner(x0, x1)),
         averaged=plan.pool.m,
         switch=_SWITCH,
     )
     past, outcome = _Past(by_step=by_step), _Outcome(bets, "step" if by_step else "run", steps)
-    with closing(_units(plan, train, scoring)) as units:
+    with closing(_units(plan, train, scoring, by_step=by_step)) as units:
         for unit in units:
             if unit.step > steps:
                 outcome.beyond = unit.step
@@ -163,7 +157,7 @@ def audit_in_sequence(
                 progress(len(outcome.looks), options.runs * steps)
             if bets.contradicted:
                 break
-    return outcome.result(plan, claim, name=name)
+    return outcome.result(plan, claim, name=name, columns=past.names)
 
 
 @dataclass
@@ -181,60 +175,67 @@ class _Outcome:
     beyond: int = 0
 
     def look(self) -> None:
+        """Write down the capital after a unit."""
         bets = self.bets
         self.looks.append((len(self.looks) + 1, bets.log_capital / _LN10, bets.bounds["ε"]))
 
-    def tests(self, alpha: float) -> tuple[TestResult, ...]:
+    def tests(self, alpha: float, names: list[str]) -> tuple[TestResult, ...]:
         """The bets, and the number of steps where it can be told."""
-        bets, p, low = self.bets, self.bets.p_value, self.bets.bounds["ε"]
-        view = bets.leading
-        mostly = "" if view is None else view.name.rsplit("/", 1)[0]
-        test = TestResult(
+        bets, p, low, n = self.bets, self.bets.p_value, self.bets.bounds["ε"], len(self.looks)
+        by = "" if bets.leading is None else bets.leading.name.split("/")[0].split(" ⟨")[0]
+        for j, name in enumerate(names):
+            by = name if by == f"x[{j}]" or (j == 0 and by == "x") else by
+        row = partial(TestResult, parts={}, harm="epsilon", topic="one-run")
+        test = row(
             name=f"{self.unit}s, bets",
             p=p,
             p_adjusted=min(1.0, p / MAIN_SHARE),
             statistic=low,
             looks_at=f"what the {self.unit}s before taught about canaries' scores",
-            effect=f"a capital of 1 grew to 10^{-np.log10(p):.1f} (10^{bets.needed / _LN10:.1f} is "
-            f"needed) in {len(self.looks):,} {self.unit}s" + (mostly and f", mostly by {mostly}"),
+            effect=f"a capital of 1 grew to 10^{-math.log10(p):.1f} "
+            f"(10^{bets.needed / _LN10:.1f} is needed) in {n:,} {self.unit}s"
+            + (by and f", mostly by {by}"),
             finding=bets.contradicted,
-            parts={},
             interval=at_least(low, alpha, METHOD),
             unit="ε",
-            details={"statistic": mostly},
-            harm="epsilon",
-            topic="one-run",
+            details={"statistic": by},
         )
         if self.unit == "run":
             return (test,)
-        counted = TestResult(
+        p = 0.0 if self.beyond else 1.0
+        counted = row(
             name="number of steps",
-            p=0.0 if self.beyond else 1.0,
-            p_adjusted=0.0 if self.beyond else 1.0,
-            statistic=float(self.beyond or len(self.looks)),
+            p=p,
+            p_adjusted=p,
+            statistic=float(self.beyond or n),
             looks_at="whether train takes more steps than claimed",
-            effect=f"step {self.beyond or len(self.looks):,} was taken, {self.steps:,} are claimed",
+            effect=f"step {self.beyond or n:,} was taken, {self.steps:,} are claimed",
             finding=self.beyond > 0,
-            parts={},
-            harm="epsilon",
-            topic="one-run",
         )
         return test, counted
 
-    def result(self, plan: TrainingPlan, claim: PrivacyClaim, *, name: str) -> MechanismResult:
-        """The result, of bounds for a run or for one step."""
+    def result(
+        self, plan: TrainingPlan, claim: PrivacyClaim, *, name: str, columns: list[str]
+    ) -> MechanismResult:
+        """The result, with bounds for a run or for one step."""
         options, bounds, n = plan.request.options, self.bets.bounds, len(self.looks)
-        alpha, tests = options.alpha, self.tests(options.alpha)
+        alpha, tests = options.alpha, self.tests(options.alpha, columns)
         verdict, reason = verdict_of(tests, "")
-        stopped = "contradicted" if verdict == "finding" else "limit"
+        found, says, shown = verdict == "finding", "", None
+        stated = plan.request.claim.statement((), alpha)
+        if stated is not None and stated.unit in bounds and stated.unit != "ε":
+            shown = at_least(bounds[stated.unit], alpha, METHOD)
+            says = f"{stated.unit} ≥ {rounded_down(shown.low)}"
+        elif self.unit == "step" and found:
+            says = f"more than {self.steps:,} steps" if self.beyond else _WORSE
         audit = CanaryAudit(
             name=name, claim=claim, alpha=alpha, seed=options.seed, started=plan.started
         )
         result = audit.result(
             verdict,
-            f"{reason}; stopped after {n:,} {self.unit}s" if verdict == "finding" else reason,
+            f"{reason}; stopped after {n:,} {self.unit}s" if found else reason,
             method=METHOD,
-            stated=self._statement(plan.request.claim, alpha, found=verdict == "finding"),
+            stated=stated and replace(stated, shown=shown, says=says),
             epsilon=bounds["ε"],
             delta=at_least(bounds["δ"], alpha, METHOD),
             mu=at_least(bounds.get("μ", 0.0), alpha, METHOD),
@@ -243,27 +244,13 @@ class _Outcome:
             samples=n * plan.pool.m,
             blind=_blind_spots(claim, self.bets, n, self.unit),
         )
-        looks = [list(look) for look in self.looks]
-        how = {"looks": looks, "needed": self.bets.needed / _LN10, "stopped": stopped}
-        details = {**result.details, "sequential": {**how, "unit": self.unit}}
-        return dataclasses.replace(result, details=details)
-
-    def _statement(self, whole: PrivacyClaim, alpha: float, *, found: bool) -> StatedClaim | None:
-        stated = whole.stated
-        if stated is None:
-            return None
-        shown = self.bets.bounds.get(stated.unit) if stated.unit != "ε" else None
-        says = "" if shown is None else f"{stated.unit} ≥ {rounded_down(shown)}"
-        if self.unit == "step" and found:
-            says = "a step less private than claimed"
-            says = f"more than {self.steps:,} steps" if self.beyond else says
-        return StatedClaim(
-            claim=stated.text,
-            unit=stated.unit,
-            value=stated.value,
-            shown=None if shown is None else at_least(shown, alpha, METHOD),
-            says=says,
-        )
+        how = {
+            "looks": [list(look) for look in self.looks],
+            "needed": self.bets.needed / _LN10,
+            "stopped": "contradicted" if found else "limit",
+            "unit": self.unit,
+        }
+        return replace(result, details={**result.details, "sequential": how})
 
 
 def _blind_spots(
@@ -271,38 +258,30 @@ def _blind_spots(
 ) -> tuple[BlindSpot, ...]:
     """What ``n`` units do not exclude.
 
-    The factor of a unit whose scores tell in from out with advantage x (total variation), where c
-    is claimed at most, has a mean of at most about (1 + x)/(1 + c), by the bet of the line a = 1.
+    Where the best guess of one canary's coin is right with probability (1 + x)/2, and (1 + c)/2 is
+    claimed at most, the mean of a unit's factor is at most about (1 + x)/(1 + c).
     """
-    most = min(1.0, max(c - math.expm1(e) if e < 0 else c for e, c in claim_profile(claim)))
-    least = (1 + most) * math.exp(bets.needed / max(n, 1)) - 1
+    spot = partial(BlindSpot, test="bets", size=None, unit="")
+    claimed = min(math.tanh(e / 2) + 2 * c / (1 + math.exp(e)) for e, c in claim_profile(claim))
+    right = (1 + claimed) / 2 * math.exp(bets.needed / max(n, 1))
+    few = f"{n:,} {unit}s are too few to refute the claim by any bet; more are needed"
+    if right < 1:
+        few = (
+            f"{n:,} {unit}s whose best guess of one canary's coin is right with probability below "
+            f"about {right:.3g} do not refute the claim, by which it is {(1 + claimed) / 2:.3g}"
+        )
     spots = [
-        BlindSpot(
-            test="bets",
-            flaw="leaks too small for so few units",
-            size=min(least, 1.0),
-            unit="advantage",
-            says=f"in {n:,} {unit}s no bet on one canary's presence refutes the claim where the "
-            f"advantage of the best guess is below about {least:.2g} ({most:.2g} is claimed)"
-            if least < 1
-            else f"{n:,} {unit}s are too few for any bet to refute the claim; more are needed",
-        ),
-        BlindSpot(
-            test="bets",
+        spot(flaw="leaks that so few canaries and units show by luck only", says=few),
+        spot(
             flaw="what stronger scores or other canaries would show",
-            size=None,
-            unit="",
-            says="bets are on these scores of these canaries, all averaged",
+            says="bets are on these scores of these canaries, averaged",
         ),
     ]
     if unit == "step":
         spots.append(
-            BlindSpot(
-                test="bets",
+            spot(
                 flaw="what a step shows of earlier batches",
-                size=None,
-                unit="",
-                says="canaries change at every step, and each step is compared with its own ones: "
+                says="canaries change at every step, and each step is compared with its own: "
                 "gradients kept without noise (momentum, running means) would pass",
             )
         )
@@ -315,7 +294,9 @@ def _yields(train: Train) -> bool:
     return any(map(inspect.isgeneratorfunction, (function, type(function).__call__)))
 
 
-def _units(plan: TrainingPlan, train: Train, scoring: Scoring) -> Generator[_Unit]:
+def _units(
+    plan: TrainingPlan, train: Train, scoring: Scoring, *, by_step: bool
+) -> Generator[_Unit, None, None]:
     """All units, each when it is asked for."""
     pool, fresh = plan.pool, plan.stream.child("steps").numpy()
 
@@ -325,7 +306,12 @@ def _units(plan: TrainingPlan, train: Train, scoring: Scoring) -> Generator[_Uni
 
     for run, (coins, seed) in enumerate(zip(plan.coins, plan.seeds, strict=True)):
         model = _call("train", train, pool.dataset(coins), int(seed))
-        if not inspect.isgenerator(model):
+        if inspect.isgenerator(model) != by_step:
+            raise UsageError(
+                f"train: returned a {type(model).__name__}; to be audited step by step it must be "
+                "a generator function itself, with dataset = yield model after each step"
+            )
+        if not by_step:
             yield _Unit(scores_of(model), coins, run, 0)
             continue
         steps, step = model, 0
@@ -378,11 +364,11 @@ def _claim_of_a_step(claim: PrivacyClaim) -> PrivacyClaim:
             f"claim={claim.text}: train yields after each step, which is compared with one step "
             "of DP-SGD; claim dpsgd, e.g. 'sigma=1,rate=0.05,steps=80'"
         )
-    return PrivacyClaim.of(dpsgd=dataclasses.replace(stated.dpsgd, steps=1), delta=stated.delta)
+    return PrivacyClaim.of(dpsgd=replace(stated.dpsgd, steps=1), delta=stated.delta)
 
 
-def _is_looked_at(view: View) -> bool:
-    return view.name.endswith(_CELLS) and view.name.startswith(_LOOKED_AT)
+def _few(views: list[View]) -> list[View]:
+    return [v for v in views if v.name.endswith(_CELLS) and v.name.startswith(_LOOKED_AT)]
 
 
 def _check(plan: TrainingPlan, *, by_step: bool) -> None:

@@ -94,7 +94,7 @@ class Loop:
         noisy = self.clipped_sum(g) + self.sigma * self._noise(t, g.shape[1], seed, rng)
         return noisy * (RATE * RECORDS / max(1, len(g))) if self.divide == "true" else noisy
 
-    def step_by_step(self, dataset: Array, seed: int) -> Generator[Array, Array, None]:
+    def step_by_step(self, dataset: Any, seed: int) -> Generator[Any, Any, None]:
         """Yields the noisy sum (1, d) of each step, and takes the data of the next one."""
         rng = np.random.default_rng(seed)
         for t in range(self.steps):

@@ -126,7 +126,7 @@ def test_run_after_run_ends_where_the_claim_is_contradicted():
         result = audited(shifted(sigma), **runs)
         how = result.details["sequential"]
         assert how["unit"] == "run"
-        found.append((result.verdict, len(how["looks"]) < 60, result.mu.low > 1))
+        found.append((result.verdict, len(how["looks"]) < 60, result.mu.low >= 1))
     assert found == [("no-finding", False, False), ("finding", True, True)]
     one = audited(shifted(0.2), **{**runs, "canaries": ODD[:1], "runs": 400})
     assert (one.verdict, one.details["sequential"]["looks"][-1][0] < 400) == ("finding", True)
