@@ -146,6 +146,12 @@ def audit_training(
     which shows more than ε at one δ; ε is given at ``delta``, by default 1e-5. Neighbours differ by
     one record that is there or not.
 
+    With ``sequential=True`` the audit stops as soon as the claim is contradicted, and ``runs`` is
+    the most. ``train`` may then be a generator function with ``dataset = yield model`` after each
+    step: the coins are tossed anew for each step, which is compared with one of ``dpsgd``, so that
+    one run is enough and may stop early
+    (:func:`~dpaudit.audit.training.sequential.audit_in_sequence`). All bounds are then of a step.
+
     Under ``torch.distributed``, with the process group initialised before, every rank of the
     default group calls this with the same arguments, and every rank gets the same result: that of
     one process with these scores. Seed and ``by`` are rank 0's; only its ``progress`` is called.
