@@ -431,7 +431,9 @@ def _train_and_score(
     try:
         model = train(pool.dataset(coins), seed)
         if isinstance(model, Generator):
-            raise UsageError("train: yields instead of returning; give sequential=True")
+            raise UsageError(
+                "train: yields instead of returning; give sequential=True (--sequential)"
+            )
         if (size := world_size()) > ranks.size:
             raise UsageError(
                 f"world_size={size}: coins were drawn for {ranks.size} process; call "

@@ -187,12 +187,12 @@ class _Outcome:
             by = name if by == f"x[{j}]" or (j == 0 and by == "x") else by
         row = partial(TestResult, parts={}, harm="epsilon", topic="one-run")
         test = row(
-            name=f"{self.unit}s, bets",
+            name=f"one run, bets on {self.unit}s",
             p=p,
             p_adjusted=min(1.0, p / MAIN_SHARE),
             statistic=low,
             looks_at=f"what the {self.unit}s before taught about canaries' scores",
-            effect=f"a capital of 1 grew to 10^{-math.log10(p):.1f} "
+            effect=f"a capital of 1 grew to 10^{abs(math.log10(p)):.1f} "
             f"(10^{bets.needed / _LN10:.1f} is needed) in {n:,} {self.unit}s"
             + (by and f", mostly by {by}"),
             finding=bets.contradicted,
@@ -204,7 +204,7 @@ class _Outcome:
             return (test,)
         p = 0.0 if self.beyond else 1.0
         counted = row(
-            name="number of steps",
+            name="one run, number of steps",
             p=p,
             p_adjusted=p,
             statistic=float(self.beyond or n),
@@ -282,7 +282,8 @@ def _blind_spots(
             spot(
                 flaw="what a step shows of earlier batches",
                 says="canaries change at every step, and each step is compared with its own: "
-                "gradients kept without noise (momentum, running means) would pass",
+                "gradients kept without noise (momentum, running means) would pass, and so would a "
+                "train that does not draw from the data set it was sent last",
             )
         )
     return tuple(spots)

@@ -81,7 +81,7 @@ def test_coins_are_tossed_anew_for_every_step():
 def test_more_steps_than_claimed_are_a_finding_at_the_first_of_them():
     log = []
     result = audited(steps(taken=4 * STEPS, log=log))
-    assert [t.name for t in result.tests if t.finding] == ["number of steps"]
+    assert [t.name for t in result.tests if t.finding] == ["one run, number of steps"]
     assert len(log) == STEPS + 1
     assert f"more than {STEPS} steps" in str(result)
 
