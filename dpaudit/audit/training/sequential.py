@@ -10,13 +10,14 @@ from __future__ import annotations
 import dis
 import inspect
 import math
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,6 @@ Coins = npt.NDArray[np.bool_]
 Train = Callable[[Any, int], Any]
 
 METHOD = "bets on canaries, valid at every moment"
-_WORSE = "a step less private than claimed"
 _SWITCH = 0.002
 """Units are few, and what leads early mostly stays ahead."""
 _CELLS = "/16"
@@ -56,17 +56,13 @@ _SHRINK = 4
 _LN10 = math.log(10)
 
 
-@dataclass(frozen=True)
-class _Unit:
-    """A run or a step: the scores (m,) after it, the coins (m,) in it.
-
-    ``step`` counts the steps of one run from 1; 0 if the unit is the run.
-    """
+class _Unit(NamedTuple):
+    """A run, or a ``step`` of one, counted from 1: the scores (m,) after it, its coins (m,)."""
 
     scores: Array
     coins: Coins
     run: int
-    step: int
+    step: int = 0
 
 
 class _Past:
@@ -130,21 +126,22 @@ def audit_in_sequence(
             of DP-SGD, or a generator that does not take the next data set.
         SamplerCrashError: ``train`` or a score raised.
     """
-    by_step, options = _yields(train), plan.request.options
-    _check(plan, by_step=by_step)
+    function: Any = inspect.unwrap(train)
+    by_step = any(map(inspect.isgeneratorfunction, (function, type(function).__call__)))
     whole = plan.request.claim
+    _check(plan, by_step=by_step)
     claim = _claim_of_a_step(whole) if by_step else whole
     steps = whole.stated.dpsgd.steps if by_step and isinstance(whole.stated, Steps) else 1
-    none, rng = np.zeros(1), plan.stream.child("views").numpy()
-    learner = Learner(rng, (none, none), low_bits=False, seconds=0.0)
+    past, rng = _Past(by_step=by_step), plan.stream.child("views").numpy()
+    learner = Learner(rng, (np.zeros(1), np.ones(1)), low_bits=False, seconds=0.0)
     bets = ReleaseBets(
         claim,
-        alpha=options.alpha,
-        views=lambda x0, x1: _few(learner(x0, x1)),
+        alpha=plan.request.options.alpha,
+        views=lambda x0, x1: _few(learner(x0, x1), past.names),
         averaged=plan.pool.m,
         switch=_SWITCH,
     )
-    past, outcome = _Past(by_step=by_step), _Outcome(bets, "step" if by_step else "run", steps)
+    outcome = _Outcome(bets, "step" if by_step else "run", steps)
     with closing(_units(plan, train, scoring, by_step=by_step)) as units:
         for unit in units:
             if unit.step > steps:
@@ -152,12 +149,30 @@ def audit_in_sequence(
                 break
             if (rows := past.rows(unit)) is not None:
                 bets.update(rows, unit.coins)
-            outcome.look()
+            n = len(outcome.looks) + 1
+            outcome.looks.append((n, bets.log_capital / _LN10, bets.bounds["ε"]))
             if progress is not None:
-                progress(len(outcome.looks), options.runs * steps)
+                progress(n, len(plan.seeds) * steps)
             if bets.contradicted:
                 break
-    return outcome.result(plan, claim, name=name, columns=past.names)
+    audit = CanaryAudit(
+        name=name,
+        claim=claim,
+        alpha=plan.request.options.alpha,
+        seed=plan.request.options.seed,
+        started=plan.started,
+    )
+    return outcome.result(audit, whole, canaries=plan.pool.m)
+
+
+def _few(views: list[View], names: list[str]) -> list[View]:
+    """The views that are bet on, by the names of the columns."""
+    few = [v for v in views if v.name.endswith(_CELLS) and v.name.startswith(_LOOKED_AT)]
+    for view in few:
+        column = re.match(r"x(?:\[(\d+)\])?/", view.name)
+        plain = names[int(column[1] or 0)] if column else view.name.split("/")[0].split(" ⟨")[0]
+        view.name = plain + _CELLS
+    return few
 
 
 @dataclass
@@ -174,17 +189,10 @@ class _Outcome:
     looks: list[tuple[int, float, float]] = field(default_factory=list)
     beyond: int = 0
 
-    def look(self) -> None:
-        """Write down the capital after a unit."""
-        bets = self.bets
-        self.looks.append((len(self.looks) + 1, bets.log_capital / _LN10, bets.bounds["ε"]))
-
-    def tests(self, alpha: float, names: list[str]) -> tuple[TestResult, ...]:
-        """The bets, and the number of steps where it can be told."""
+    def _tests(self, alpha: float) -> tuple[TestResult, ...]:
+        """The bets, and the number of steps if it is too large."""
         bets, p, low, n = self.bets, self.bets.p_value, self.bets.bounds["ε"], len(self.looks)
-        by = "" if bets.leading is None else bets.leading.name.split("/")[0].split(" ⟨")[0]
-        for j, name in enumerate(names):
-            by = name if by == f"x[{j}]" or (j == 0 and by == "x") else by
+        by = "nothing" if bets.leading is None else bets.leading.name.removesuffix(_CELLS)
         row = partial(TestResult, parts={}, harm="epsilon", topic="one-run")
         test = row(
             name=f"one run, bets on {self.unit}s",
@@ -192,57 +200,53 @@ class _Outcome:
             p_adjusted=min(1.0, p / MAIN_SHARE),
             statistic=low,
             looks_at=f"what the {self.unit}s before taught about canaries' scores",
-            effect=f"a capital of 1 grew to 10^{abs(math.log10(p)):.1f} "
-            f"(10^{bets.needed / _LN10:.1f} is needed) in {n:,} {self.unit}s"
-            + (by and f", mostly by {by}"),
+            effect=f"a capital of 1 grew to 10^{abs(math.log10(p)):.1f} in {n:,} {self.unit}s "
+            f"(10^{bets.needed / _LN10:.1f} is needed), mostly by {by}",
             finding=bets.contradicted,
             interval=at_least(low, alpha, METHOD),
             unit="ε",
             details={"statistic": by},
         )
-        if self.unit == "run":
+        if not self.beyond:
             return (test,)
-        p = 0.0 if self.beyond else 1.0
         counted = row(
             name="one run, number of steps",
-            p=p,
-            p_adjusted=p,
-            statistic=float(self.beyond or n),
+            p=0.0,
+            p_adjusted=0.0,
+            statistic=float(self.beyond),
             looks_at="whether train takes more steps than claimed",
-            effect=f"step {self.beyond or n:,} was taken, {self.steps:,} are claimed",
-            finding=self.beyond > 0,
+            effect=f"step {self.beyond:,} was taken, {self.steps:,} are claimed",
+            finding=True,
         )
         return test, counted
 
-    def result(
-        self, plan: TrainingPlan, claim: PrivacyClaim, *, name: str, columns: list[str]
-    ) -> MechanismResult:
+    def result(self, audit: CanaryAudit, whole: PrivacyClaim, *, canaries: int) -> MechanismResult:
         """The result, with bounds for a run or for one step."""
-        options, bounds, n = plan.request.options, self.bets.bounds, len(self.looks)
-        alpha, tests = options.alpha, self.tests(options.alpha, columns)
+        alpha, bounds, n = audit.alpha, self.bets.bounds, len(self.looks)
+        tests, stated = self._tests(alpha), whole.statement((), alpha)
         verdict, reason = verdict_of(tests, "")
-        found, says, shown = verdict == "finding", "", None
-        stated = plan.request.claim.statement((), alpha)
+        found = verdict == "finding"
         if stated is not None and stated.unit in bounds and stated.unit != "ε":
-            shown = at_least(bounds[stated.unit], alpha, METHOD)
-            says = f"{stated.unit} ≥ {rounded_down(shown.low)}"
-        elif self.unit == "step" and found:
-            says = f"more than {self.steps:,} steps" if self.beyond else _WORSE
-        audit = CanaryAudit(
-            name=name, claim=claim, alpha=alpha, seed=options.seed, started=plan.started
-        )
+            low = bounds[stated.unit]
+            says = f"{stated.unit} ≥ {rounded_down(low)}"
+            stated = replace(stated, shown=at_least(low, alpha, METHOD), says=says)
+        elif stated is not None and self.unit == "step" and found:
+            worse = "a step less private than claimed"
+            stated = replace(
+                stated, says=f"more than {self.steps:,} steps" if self.beyond else worse
+            )
         result = audit.result(
             verdict,
             f"{reason}; stopped after {n:,} {self.unit}s" if found else reason,
             method=METHOD,
-            stated=stated and replace(stated, shown=shown, says=says),
+            stated=stated,
             epsilon=bounds["ε"],
             delta=at_least(bounds["δ"], alpha, METHOD),
             mu=at_least(bounds.get("μ", 0.0), alpha, METHOD),
             curve=(),
             tests=tests,
-            samples=n * plan.pool.m,
-            blind=_blind_spots(claim, self.bets, n, self.unit),
+            samples=n * canaries,
+            blind=_blind_spots(audit.claim, self.bets, n, self.unit),
         )
         how = {
             "looks": [list(look) for look in self.looks],
@@ -261,7 +265,6 @@ def _blind_spots(
     Where the best guess of one canary's coin is right with probability (1 + x)/2, and (1 + c)/2 is
     claimed at most, the mean of a unit's factor is at most about (1 + x)/(1 + c).
     """
-    spot = partial(BlindSpot, test="bets", size=None, unit="")
     claimed = min(math.tanh(e / 2) + 2 * c / (1 + math.exp(e)) for e, c in claim_profile(claim))
     right = (1 + claimed) / 2 * math.exp(bets.needed / max(n, 1))
     few = f"{n:,} {unit}s are too few to refute the claim by any bet; more are needed"
@@ -270,29 +273,20 @@ def _blind_spots(
             f"{n:,} {unit}s whose best guess of one canary's coin is right with probability below "
             f"about {right:.3g} do not refute the claim, by which it is {(1 + claimed) / 2:.3g}"
         )
-    spots = [
-        spot(flaw="leaks that so few canaries and units show by luck only", says=few),
-        spot(
-            flaw="what stronger scores or other canaries would show",
-            says="bets are on these scores of these canaries, averaged",
-        ),
-    ]
+    spots = {
+        "leaks that so few units show by luck only": few,
+        "what stronger scores or other canaries would show": "bets are on these scores of these "
+        "canaries, averaged",
+    }
     if unit == "step":
-        spots.append(
-            spot(
-                flaw="what a step shows of earlier batches",
-                says="canaries change at every step, and each step is compared with its own: "
-                "gradients kept without noise (momentum, running means) would pass, and so would a "
-                "train that does not draw from the data set it was sent last",
-            )
+        spots["what a step shows of earlier batches"] = (
+            "each step is compared with its own canaries: gradients kept without noise (momentum) "
+            "would pass, and so would a train that does not draw from the data sent last"
         )
-    return tuple(spots)
-
-
-def _yields(train: Train) -> bool:
-    """Whether ``train`` is a generator function, or an object that is called as one."""
-    function: Any = inspect.unwrap(train)
-    return any(map(inspect.isgeneratorfunction, (function, type(function).__call__)))
+    return tuple(
+        BlindSpot(test="bets", flaw=flaw, size=None, unit="", says=says)
+        for flaw, says in spots.items()
+    )
 
 
 def _units(
@@ -301,10 +295,7 @@ def _units(
     """All units, each when it is asked for."""
     pool, fresh = plan.pool, plan.stream.child("steps").numpy()
 
-    def scores_of(model: Any) -> Array:
-        scores: Array = _call("score", scoring.of, model, pool.canaries, pool.m)
-        return scores
-
+    scores_of = partial(_call, "score", scoring.of, canaries=pool.canaries, m=pool.m)
     for run, (coins, seed) in enumerate(zip(plan.coins, plan.seeds, strict=True)):
         model = _call("train", train, pool.dataset(coins), int(seed))
         if inspect.isgenerator(model) != by_step:
@@ -313,19 +304,18 @@ def _units(
                 "a generator function itself, with dataset = yield model after each step"
             )
         if not by_step:
-            yield _Unit(scores_of(model), coins, run, 0)
+            yield _Unit(scores_of(model), coins, run)
             continue
-        steps, step = model, 0
+        steps, sent = model, None
         _check_takes_data(steps)
-        try:
-            model = _call("train", next, steps, _END)
-            while model is not _END:
-                step += 1
+        with closing(steps):
+            for step in count(1):
+                model = _call("train", _send, steps, sent)
+                if model is _END:
+                    break
                 yield _Unit(scores_of(model), coins, run, step)
                 coins = fresh.random(pool.m) < 0.5
-                model = _call("train", _send, steps, pool.dataset(coins))
-        finally:
-            steps.close()
+                sent = pool.dataset(coins)
 
 
 _END = object()
@@ -338,9 +328,9 @@ def _send(steps: Generator[Any, Any, Any], dataset: Any) -> Any:
         return _END
 
 
-def _call(function: str, of: Callable[..., Any], *arguments: Any) -> Any:
+def _call(function: str, of: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     try:
-        return of(*arguments)
+        return of(*arguments, **keywords)
     except UsageError:
         raise
     except Exception as error:
@@ -366,10 +356,6 @@ def _claim_of_a_step(claim: PrivacyClaim) -> PrivacyClaim:
             "of DP-SGD; claim dpsgd, e.g. 'sigma=1,rate=0.05,steps=80'"
         )
     return PrivacyClaim.of(dpsgd=replace(stated.dpsgd, steps=1), delta=stated.delta)
-
-
-def _few(views: list[View]) -> list[View]:
-    return [v for v in views if v.name.endswith(_CELLS) and v.name.startswith(_LOOKED_AT)]
 
 
 def _check(plan: TrainingPlan, *, by_step: bool) -> None:

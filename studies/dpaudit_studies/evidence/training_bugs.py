@@ -323,9 +323,9 @@ def sequential_table(args: Namespace) -> None:
         began = time.process_time()
         result = at.step_by_step(loop, args.seed)
         steps, capital, _ = result.details["sequential"]["looks"][-1]
-        bets, counted = result.tests
-        by = "the number of steps" if counted.finding else bets.details["statistic"]
-        step = f"**{steps + counted.finding:,}**" if result.verdict == "finding" else ""
+        bets, *counted = result.tests
+        by = "the number of steps" if counted else bets.details["statistic"]
+        step = f"**{steps + len(counted):,}**" if result.verdict == "finding" else ""
         found += result.verdict == "finding"
         took = time.process_time() - began
         lines.append(f"| {name} | {step} | 10^{capital:.1f} | {by} | {took:.0f} |")
