@@ -227,3 +227,17 @@ def test_a_generator_is_closed_when_the_audit_ends():
 
     assert audited(train).verdict == "finding"
     assert closed == [True]
+
+
+def test_one_canary_by_steps_needs_no_average():
+    claim = {"canaries": ODD[:1], "dpsgd": "sigma=1,rate=0.5,steps=300"}
+    found = [audited(steps(sigma, taken=300), **claim).verdict for sigma in (1.0, 0.01)]
+    assert found == ["no-finding", "finding"]
+
+
+def test_several_ranks_and_hidden_generators_are_refused(monkeypatch):
+    with pytest.raises(UsageError, match="train: returned a generator; to be audited step"):
+        audited(lambda dataset, seed: steps()(dataset, seed), runs=2)
+    monkeypatch.setattr(sequential, "world_size", lambda: 2)
+    with pytest.raises(UsageError, match="world_size=2: sequential=True"):
+        audited(steps())
