@@ -230,11 +230,10 @@ class _Outcome:
             low = bounds[stated.unit]
             says = f"{stated.unit} ≥ {rounded_down(low)}"
             stated = replace(stated, shown=at_least(low, alpha, METHOD), says=says)
-        elif stated is not None and self.unit == "step" and found:
-            worse = "a step less private than claimed"
-            stated = replace(
-                stated, says=f"more than {self.steps:,} steps" if self.beyond else worse
-            )
+        elif stated is not None and self.unit == "step":
+            worse = f"more than {self.steps:,} steps" if self.beyond else "a worse step"
+            text = f"{stated.claim} (bounds of one step)"
+            stated = replace(stated, claim=text, says=worse if found else "")
         result = audit.result(
             verdict,
             f"{reason}; stopped after {n:,} {self.unit}s" if found else reason,
