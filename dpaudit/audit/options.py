@@ -325,11 +325,21 @@ class TrainingOptions:
     runs: Annotated[int, Option("How often to train, with new coins each time.")] = 1
     guesses: Annotated[int | None, Option(read=_read_guesses)] = None
     """A number chosen beforehand; by default several are tried."""
+    sequential: Annotated[
+        bool,
+        Option(
+            "Stop as soon as the claim is contradicted; --runs is the most. A train that yields after each step is compared step by step."
+        ),
+    ] = False
     alpha: AlphaOfBounds = 0.01
     seed: Seed = field(default_factory=fresh_seed)
     by: By = ""
 
     def __post_init__(self) -> None:
+        if self.sequential and self.guesses is not None:
+            raise UsageError(
+                f"guesses={self.guesses}: sequential=True bets on all canaries; leave one out"
+            )
         _check(self.alpha, None, MINIMUM_SAMPLES, needs="")
 
 

@@ -47,13 +47,17 @@ def factors(
     """
     logs = np.zeros((len(slopes), *cells.shape))
     growth = np.zeros(len(slopes))
-    _factors(cells[0], cells[1], slopes, excesses, averaged, _OFFSETS, _CAPS, logs, growth)
+    offsets = _OFFSETS if averaged == 1 else np.zeros(1)  # of a mean they move nothing
+    _factors(cells[0], cells[1], slopes, excesses, averaged, offsets, _CAPS, logs, growth)
     return logs, growth
 
 
 @numba.njit(cache=True, nogil=True)
-def _line(p0, p1, slopes, excesses):  # type: ignore[no-untyped-def]
-    """The line that is exceeded most, in standard deviations of one release; −1 for none."""
+def _line(p0, p1, slopes, excesses, averaged):  # type: ignore[no-untyped-def]
+    """The line that is exceeded most, in standard deviations of one release; −1 for none.
+
+    Of several averaged the one that promises the most growth.
+    """
     best, most = -1, 0.0
     for line in range(len(slopes)):
         a, c = slopes[line], excesses[line]
@@ -63,8 +67,12 @@ def _line(p0, p1, slopes, excesses):  # type: ignore[no-untyped-def]
                 if other[j] > a * one[j]:
                     gain += other[j] - a * one[j]
                     square += other[j] + a * a * one[j]
-            if gain > 0 and gain * gain / square > most:
-                best, most = line, gain * gain / square
+            value = gain * gain / square
+            if averaged > 1:
+                bet = min(averaged * gain / square, 1 / (a + c))
+                value = bet * gain - bet * bet * square / (2 * averaged)
+            if gain > 0 and value > most:
+                best, most = line, value
     return best
 
 
@@ -83,8 +91,9 @@ def _try(p0, p1, a, c, u, cap, ways, averaged, here):  # type: ignore[no-untyped
                 for b in range(2):
                     greatest[b] = max(greatest[b], here[b, j])
         if again == 0:
-            for b in range(2):
-                greatest[b] = cap * min(greatest[b], 2 / a)
+            room = 1 - _FLOOR - c * (1 - _FLOOR) / (a + c)  # less the price of both ways bet to it
+            greatest[0] = cap * min(greatest[0], max(0.0, room - u) / a)
+            greatest[1] = cap * min(greatest[1], max(0.0, room + u) / a)
             price = (greatest[0] + greatest[1]) * c / 2
     room1, room0 = 1 - u - price - _FLOOR, 1 + u - price - _FLOOR
     if room1 <= 0 or room0 <= 0:
@@ -113,7 +122,7 @@ def _try(p0, p1, a, c, u, cap, ways, averaged, here):  # type: ignore[no-untyped
 def _factors(p0, p1, slopes, excesses, averaged, offsets, caps, logs, growth):  # type: ignore[no-untyped-def]
     here = np.empty((2, len(p0)))
     for g in range(len(slopes)):
-        line = _line(p0, p1, slopes[g], excesses[g])
+        line = _line(p0, p1, slopes[g], excesses[g], averaged)
         if line < 0:
             continue
         a, c = slopes[g, line], excesses[g, line]

@@ -39,6 +39,8 @@ _SWITCH = 0.02
 _PRIOR = 0.5
 """Releases added to each cell at each neighbour: nothing is known, and nothing is impossible."""
 _RETRAIN = 1.2
+_BET_AGAIN = 1.05
+"""Bets are placed anew when there are so many times as many releases."""
 _FUTURES = 100
 _LEADING = 6
 """Views that bet on more than the claim's own parameter."""
@@ -165,8 +167,8 @@ class View:
 class _Capital:
     """The capitals against one family's hypotheses, shared among views."""
 
-    def __init__(self, family: Hypotheses, *, averaged: int) -> None:
-        self.family, self._averaged = family, averaged
+    def __init__(self, family: Hypotheses, *, averaged: int, switch: float) -> None:
+        self.family, self._averaged, self._switch = family, averaged, switch
         self.log = np.zeros(len(family.values))
         self.best = np.zeros(len(family.values))
         self._weights: dict[str, Array] = {}
@@ -208,7 +210,7 @@ class _Capital:
         total = scipy.special.logsumexp(terms, axis=0)
         self.log += total
         self.best = np.maximum(self.best, self.log)
-        after = np.exp(terms - total) * (1 - _SWITCH) + _SWITCH / len(names)
+        after = np.exp(terms - total) * (1 - self._switch) + self._switch / len(names)
         self._weights = dict(zip(names, after, strict=True))
 
     @property
@@ -248,15 +250,17 @@ class ReleaseBets:
         views: Views,
         bounds: bool = True,
         averaged: int = 1,
+        switch: float = _SWITCH,
     ) -> None:
         self._claimed, self.drawn = _main(claim)[1], 0
         hypotheses = families(claim, alpha, bounds=bounds)
-        self._capitals = [_Capital(f, averaged=averaged) for f in hypotheses]
+        self._capitals = [_Capital(f, averaged=averaged, switch=switch) for f in hypotheses]
         self._make = views
         self._rows: list[Array] = []
         self._sides: list[Bools] = []
         self._views: list[View] = []
-        self._retrain = 16
+        self._bets: list[tuple[Sequence[View], list[Array]]] = []
+        self._retrain, self._bet_again = 16, 0
 
     def update(self, rows: Array, sides: Bools) -> bool:
         """Take in releases ``rows`` (n, k), made at neighbours ``sides`` (n,).
@@ -278,15 +282,19 @@ class ReleaseBets:
         return self.contradicted
 
     def _settle(self, counts: dict[int, Array]) -> None:
-        views = self._views
-        for capital in self._capitals:
-            bets = capital.bet(views)
+        if not self._bets or self.drawn >= self._bet_again:
+            views: Sequence[View] = self._views
+            self._bets = []
+            for capital in self._capitals:
+                self._bets.append((views, capital.bet(views)))
+                views = self._main.leading(views, self._claimed)
+            self._bet_again = math.ceil(_BET_AGAIN * self.drawn)
+        for capital, (views, bets) in zip(self._capitals, self._bets, strict=True):
             capital.settle(views, bets, [counts[id(view)] for view in views])
-            views = self._main.leading(views, self._claimed)
 
     def _learn(self) -> None:
         rows, sides = np.concatenate(self._rows), np.concatenate(self._sides)
-        self._rows, self._sides = [rows], [sides]
+        self._rows, self._sides, self._bets = [rows], [sides], []
         if min(sides.sum(), (~sides).sum()) >= 2:
             self._views = self._make(rows[~sides], rows[sides])
         self._retrain = math.ceil(_RETRAIN * self.drawn)

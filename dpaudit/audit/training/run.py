@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -146,6 +146,12 @@ def audit_training(
     which shows more than ε at one δ; ε is given at ``delta``, by default 1e-5. Neighbours differ by
     one record that is there or not.
 
+    With ``sequential=True`` the audit stops as soon as the claim is contradicted, and ``runs`` is
+    the most. ``train`` may then be a generator function with ``dataset = yield model`` after each
+    step: the coins are tossed anew for each step, which is compared with one of ``dpsgd``, so that
+    one run is enough and may stop early
+    (:func:`~dpaudit.audit.training.sequential.audit_in_sequence`). All bounds are then of a step.
+
     Under ``torch.distributed``, with the process group initialised before, every rank of the
     default group calls this with the same arguments, and every rank gets the same result: that of
     one process with these scores. Seed and ``by`` are rank 0's; only its ``progress`` is called.
@@ -218,8 +224,12 @@ def audit_with(
         raise UsageError(f"train={train!r}: must be a function of (dataset, seed)")
     ranks = Ranks.here()
     plan = _plan_together(data, canaries, request, ranks)
-    scores = draw_scores(plan, train, scoring, progress=progress, ranks=ranks)
     name = f"training:{getattr(train, '__qualname__', type(train).__name__)}"
+    if request.options.sequential:
+        from dpaudit.audit.training.sequential import audit_in_sequence
+
+        return conclude(plan, audit_in_sequence(plan, train, scoring, name=name, progress=progress))
+    scores = draw_scores(plan, train, scoring, progress=progress, ranks=ranks)
     return conclude(plan, judge_scores(plan, scores, name=name))
 
 
@@ -254,9 +264,10 @@ def plan_training(data: Any, *, canaries: Any, request: TrainingRequest) -> Trai
     started, runs = time.monotonic(), request.options.runs
     stream = KeyedStream.from_seed(request.options.seed).child("training")
     pool = Pool.of(data, canaries, stream.child("canaries").numpy())
-    if runs < 1 or runs * pool.m < _LEAST:
+    least = 1 if request.options.sequential else _LEAST
+    if runs < 1 or runs * pool.m < least:
         raise UsageError(
-            f"runs={runs}: {pool.m} canaries in {runs} runs are too few; at least {_LEAST} in all"
+            f"runs={runs}: {pool.m} canaries in {runs} runs are too few; at least {least} in all"
         )
     return TrainingPlan(
         request=request,
@@ -355,6 +366,8 @@ def conclude(plan: TrainingPlan, result: MechanismResult) -> MechanismResult:
     claim, options, canaries = plan.request.claim, plan.request.options, plan.pool.m
     again = f"dpaudit.audit_training(…, {', '.join(keywords_of(claim.options, options))})"
     spots = (*result.cannot_rule_out, *_OUTSIDE) if result.verdict == "no-finding" else ()
+    if result.details.get("sequential", {}).get("unit") == "step":
+        spots = result.cannot_rule_out
     if claim.stated is not None and canaries > 1:  # its ceiling is not that of ε at δ alone
         spots = tuple(spot for spot in spots if spot.flaw != CEILING)
     return dataclasses.replace(
@@ -415,6 +428,10 @@ def _train_and_score(
     function = "train"
     try:
         model = train(pool.dataset(coins), seed)
+        if isinstance(model, Generator):
+            raise UsageError(
+                "train: yields instead of returning; give sequential=True (--sequential)"
+            )
         if (size := world_size()) > ranks.size:
             raise UsageError(
                 f"world_size={size}: coins were drawn for {ranks.size} process; call "

@@ -9,6 +9,11 @@ a network on MNIST (:mod:`training_mnist`). Levels:
 - *one*: the same with one canary, in or out of 2,000 runs: two neighbouring data sets;
 - *all steps*: on the noisy gradients of every step, for someone who sees them all.
 
+``--sequential`` prints another table: one run of up to 400 steps with 100 canaries, whose coins are
+tossed anew at every step, and the step at which the capital of ``audit_training(…,
+sequential=True)`` crossed 1/α. There, shuffled batches are a random half of the records of each
+step, as the data change before an epoch is over.
+
 The training is a small DP-SGD in numpy: 300 records, 1,000 canaries with orthogonal gradients of
 norm 10, clipping bound 1. Its claim: noise multiplier 4, rate 0.5, 16 steps. ``--honest N`` repeats
 the honest training N times at α = 0.05 instead. ``--ones`` is the number of runs with one canary
@@ -19,7 +24,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,14 +84,22 @@ class Loop:
         d = data.shape[1]
         released = np.empty((self.steps, d))
         for t, batch in enumerate(self.batches(len(data), rng)):
-            g = data[batch]
-            if self.normalised and len(g):
-                g = (g - g.mean(axis=0)) / (g.std(axis=0) + 0.1)
-            noisy = self.clipped_sum(g) + self.sigma * self._noise(t, d, seed, rng)
-            if self.divide == "true":
-                noisy *= RATE * RECORDS / max(1, len(batch))
-            released[t] = noisy
+            released[t] = self._step(data[batch], t, seed, rng)
         return released
+
+    def _step(self, g: Array, t: int, seed: int, rng: np.random.Generator) -> Array:
+        """The noisy sum of a batch of gradients (n, d)."""
+        if self.normalised and len(g):
+            g = (g - g.mean(axis=0)) / (g.std(axis=0) + 0.1)
+        noisy = self.clipped_sum(g) + self.sigma * self._noise(t, g.shape[1], seed, rng)
+        return noisy * (RATE * RECORDS / max(1, len(g))) if self.divide == "true" else noisy
+
+    def step_by_step(self, dataset: Any, seed: int) -> Generator[Any, Any, None]:
+        """Yields the noisy sum (1, d) of each step, and takes the data of the next one."""
+        rng = np.random.default_rng(seed)
+        for t in range(self.steps):
+            (batch,) = replace(self, steps=1).batches(len(dataset), rng)
+            dataset = yield self._step(dataset[batch], t, seed, rng)[None]
 
     def _noise(self, t: int, d: int, seed: int, rng: np.random.Generator) -> Array:
         if self.noise == "once":
@@ -104,6 +117,8 @@ def bounded(g: Array) -> Array:
 
 
 CANARIES, ONES = 1_000, 2_000
+STEP_CANARIES, LONG = 100, 400
+STEP_CLAIM = f"sigma=4,rate=0.5,steps={LONG}"
 
 HONEST = Loop()
 BUGS: dict[str, Loop] = {
@@ -148,6 +163,18 @@ def run_level(
         loop, data(n), canaries=10.0 * np.eye(n, n + 20), scores=scores, runs=runs, dpsgd=CLAIM,
         alpha=ALPHA, seed=seed,
     )  # fmt: skip
+
+
+def step_by_step_level(loop: Loop, seed: int) -> MechanismResult:
+    m = STEP_CANARIES
+    return dpaudit.audit_training(
+        longer(loop).step_by_step, data(m), canaries=10.0 * np.eye(m, m + 20), scores=by_weights,
+        dpsgd=STEP_CLAIM, alpha=ALPHA, seed=seed, sequential=True,
+    )  # fmt: skip
+
+
+def longer(loop: Loop) -> Loop:
+    return replace(loop, steps=loop.steps * LONG // STEPS)
 
 
 def loader_level(loop: Loop, seed: int) -> str:
@@ -220,6 +247,7 @@ class Task:
     run: Callable[..., MechanismResult]
     by_weights: Callable[..., Array]
     by_steps: Callable[..., Array]
+    step_by_step: Callable[[Loop, int], MechanismResult]
     ones: int
     weights: int
 
@@ -229,7 +257,7 @@ class Task:
 
 def task(*, mnist: bool) -> Task:
     if not mnist:
-        return Task("numpy", run_level, by_weights, by_steps, ONES, 1_000)
+        return Task("numpy", run_level, by_weights, by_steps, step_by_step_level, ONES, 1_000)
     from dpaudit_studies.evidence import training_mnist as digits
 
     right = 100 * digits.accuracy(digits.on_digits(HONEST))
@@ -239,6 +267,7 @@ def task(*, mnist: bool) -> Task:
         digits.run_level,
         digits.by_weights,
         digits.by_steps,
+        digits.step_by_step_level,
         ones=600,
         weights=digits.WEIGHTS,
     )
@@ -278,6 +307,36 @@ def table(args: Namespace) -> None:
             args.out.write_text("\n".join(lines) + "\n")
 
 
+def sequential_table(args: Namespace) -> None:
+    """Print at which step of one run each bug was found."""
+    at = task(mnist=args.mnist)
+    lines = [
+        f"{at.title}; one run, claim {STEP_CLAIM}, {STEP_CANARIES} canaries; α = {ALPHA}; "
+        f"seed {args.seed}",
+        "",
+        "| bug | contradicted at step | capital | mostly by | CPU seconds |",
+        "|---|---|---|---|---|",
+    ]
+    print("\n".join(lines), flush=True)
+    found = 0
+    for name, loop in BUGS.items():
+        began = time.process_time()
+        result = at.step_by_step(loop, args.seed)
+        steps, capital, _ = result.details["sequential"]["looks"][-1]
+        bets, *counted = result.tests
+        by = "the number of steps" if counted else bets.details["statistic"]
+        step = f"**{steps + len(counted):,}**" if result.verdict == "finding" else ""
+        found += result.verdict == "finding"
+        took = time.process_time() - began
+        lines.append(f"| {name} | {step} | 10^{capital:.1f} | {by} | {took:.0f} |")
+        print(lines[-1], flush=True)
+    lines.append(f"\nfound: {found} of {len(BUGS)} rows")
+    print(lines[-1], flush=True)
+    if args.out:
+        with args.out.open("a") as file:
+            file.write("\n".join(lines) + "\n\n")
+
+
 def honest(args: Namespace) -> None:
     """How often an honest training is a finding, by its weights in one run and with one canary."""
     at, times = task(mnist=args.mnist), args.honest
@@ -285,8 +344,10 @@ def honest(args: Namespace) -> None:
         "one run": lambda seed: at.run(HONEST, at.by_weights, 1, seed),
         "one canary in 400 runs": lambda seed: at.one(HONEST, 400, seed),
     }
+    if args.sequential:
+        levels = {f"step by step, up to {LONG}": lambda seed: at.step_by_step(HONEST, seed)}
     for name, audit in levels.items():
-        if name != "one run" and args.mnist:
+        if name.startswith("one canary") and args.mnist:
             continue  # as in numpy, at fifty times the cost
         findings = sum(audit(seed).verdict == "finding" for seed in range(times))
         interval = clopper_pearson(findings, times)
@@ -302,10 +363,13 @@ def honest(args: Namespace) -> None:
 
 def main() -> None:
     args = options(
-        __doc__, mnist=False, runs=20, ones=int, seed=1, honest=0, no_steps=False, out=Path
-    )
+        __doc__, mnist=False, runs=20, ones=int, seed=1, honest=0, no_steps=False,
+        sequential=False, out=Path,
+    )  # fmt: skip
     if args.honest:
         honest(args)
+    elif args.sequential:
+        sequential_table(args)
     else:
         table(args)
 

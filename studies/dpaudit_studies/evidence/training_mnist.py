@@ -9,7 +9,8 @@ downloaded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Generator
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,16 @@ import numpy as np
 import dpaudit
 from dpaudit.audit.result import MechanismResult
 from dpaudit.training.data import load_images
-from dpaudit_studies.evidence.training_bugs import ALPHA, CLAIM, EPOCH, RATE, Array, Loop
+from dpaudit_studies.evidence.training_bugs import (
+    ALPHA,
+    CLAIM,
+    EPOCH,
+    RATE,
+    STEP_CLAIM,
+    Array,
+    Loop,
+    longer,
+)
 
 DIGITS, HIDDEN, LABELS = 1_000, 16, 10
 WEIGHTS = 784 * HIDDEN + HIDDEN * LABELS
@@ -121,17 +131,31 @@ class OnDigits(Loop):
         x, y = data
         rng = np.random.default_rng(seed)
         w = np.concatenate([part.ravel() for part in start()])
-        cut = start()[0].size
         released = np.empty((self.steps, len(dark()), HIDDEN))
         for t, batch in enumerate(self.batches(len(x), rng)):
-            w1, w2 = w[:cut].reshape(784, HIDDEN), w[cut:].reshape(HIDDEN, LABELS)
-            g = Factors.of(x[batch], y[batch], w1, w2, normalised=self.normalised)
-            noisy = self.clipped(g) + self.sigma * self._noise(t, len(w), seed, rng)
-            if self.divide == "true":
-                noisy *= RATE * DIGITS / max(1, len(batch))
-            released[t] = noisy[:cut].reshape(784, HIDDEN)[dark()]
-            w = (w - LEARNING_RATE / (RATE * DIGITS) * noisy).astype(np.float32)
+            released[t], w = self._moved(w, (x[batch], y[batch]), t, seed, rng)
         return released, w
+
+    def _moved(
+        self, w: Array, batch: tuple[Array, Array], t: int, seed: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """A step's noisy sum at the canaries' pixels, (n, hidden), and the weights after it."""
+        g = Factors.of(*batch, *layers(w), normalised=self.normalised)
+        noisy = self.clipped(g) + self.sigma * self._noise(t, len(w), seed, rng)
+        if self.divide == "true":
+            noisy *= RATE * DIGITS / max(1, len(batch[0]))
+        w = (w - LEARNING_RATE / (RATE * DIGITS) * noisy).astype(np.float32)
+        return layers(noisy)[0][dark()], w
+
+    def step_by_step(self, dataset: Any, seed: int) -> Generator[tuple[Array, Array], Any, None]:
+        """Yields each step's noisy sum at the canaries' pixels, and the weights before it."""
+        rng = np.random.default_rng(seed)
+        w = np.concatenate([part.ravel() for part in start()])
+        for t in range(self.steps):
+            (batch,) = replace(self, steps=1).batches(len(dataset[0]), rng)
+            before = w
+            visible, w = self._moved(w, tuple(part[batch] for part in dataset), t, seed, rng)
+            dataset = yield visible, before
 
     def __call__(self, data: tuple[Array, Array], seed: int) -> Array:  # type: ignore[override]
         return self.trained(data, seed)[0]
@@ -144,18 +168,33 @@ def on_digits(loop: Loop) -> OnDigits:
 def accuracy(loop: OnDigits) -> float:
     """On the training digits, without canaries."""
     x, y = digits()
-    w = loop.trained((x, y), 1)[1]
-    cut = start()[0].size
-    h = np.tanh(x @ w[:cut].reshape(784, HIDDEN))
-    return float(((h @ w[cut:].reshape(HIDDEN, LABELS)).argmax(axis=1) == y).mean())
+    first, second = layers(loop.trained((x, y), 1)[1])
+    return float(((np.tanh(x @ first) @ second).argmax(axis=1) == y).mean())
 
 
 def by_weights(released: Array, images: Any) -> Array:
     """How far each canary's pixel moved along the canary's gradient at the start."""
+    return along(released.sum(axis=0), images, start())
+
+
+def along(visible: Array, images: Any, weights: tuple[Array, Array]) -> Array:
+    """What lies at each canary's pixel, (n, hidden), along its gradient at these weights."""
     x, y = images
-    along = Factors.of(x, y, *start()).first
-    along = along / np.linalg.norm(along, axis=1, keepdims=True)
-    return np.asarray((released.sum(axis=0)[: len(x)] * along).sum(axis=1))
+    direction = Factors.of(x, y, *weights).first
+    direction = direction / np.linalg.norm(direction, axis=1, keepdims=True)
+    return np.asarray((visible[: len(x)] * direction).sum(axis=1))
+
+
+def by_step(seen: tuple[Array, Array], images: Any) -> Array:
+    """As :func:`by_weights` for one step, along the gradients at the weights before it."""
+    visible, w = seen
+    return along(visible, images, layers(w))
+
+
+def layers(w: Array) -> tuple[Array, Array]:
+    """Both layers of weights that are one vector."""
+    cut = 784 * HIDDEN
+    return w[:cut].reshape(784, HIDDEN), w[cut:].reshape(HIDDEN, LABELS)
 
 
 def by_steps(released: Array, images: Any) -> Array:
@@ -168,4 +207,11 @@ def run_level(loop: Loop, scores: Any, runs: int, seed: int, n: int = CANARIES) 
     return dpaudit.audit_training(
         on_digits(loop), digits(), canaries=canaries(n), scores=scores, runs=runs, dpsgd=CLAIM,
         alpha=ALPHA, seed=seed,
+    )  # fmt: skip
+
+
+def step_by_step_level(loop: Loop, seed: int) -> MechanismResult:
+    return dpaudit.audit_training(
+        on_digits(longer(loop)).step_by_step, digits(), canaries=canaries(), scores=by_step,
+        dpsgd=STEP_CLAIM, alpha=ALPHA, seed=seed, sequential=True,
     )  # fmt: skip
