@@ -183,7 +183,7 @@ def test_coins_that_do_not_change_between_steps_would_be_caught():
 @pytest.mark.slow
 def test_honest_runs_watched_at_every_step_are_rarely_a_finding():
     """300 runs at exactly the claim; a rate of 0.1 would pass with probability 0.03."""
-    found = sum(audited(steps(taken=30), seed=i).verdict == "finding" for i in range(300))
+    found = sum(audited(steps(), seed=i).verdict == "finding" for i in range(300))
     assert scipy.stats.binom.sf(found - 1, 300, ALPHA) > 1e-3
 
 
