@@ -154,7 +154,7 @@ def contradictions(factor_of_each, *, times=100, blocks=30, m=40, leak=0.1):
 
 
 def test_canaries_that_leak_together_are_no_finding_unless_their_factors_were_multiplied():
-    """P(at most 12 of 100 | rate 0.05) > 0.998; the multiplied capital is the known-bad one."""
+    """P(at most 12 of 100) is 0.9985 at a rate of 0.05, 0.001 at 0.25; multiplied is known-bad."""
     most = 12
     assert contradictions(factor_of_each=False) <= most
     assert contradictions(factor_of_each=True) > most
@@ -182,8 +182,8 @@ def test_coins_that_do_not_change_between_steps_would_be_caught():
 
 @pytest.mark.slow
 def test_honest_runs_watched_at_every_step_are_rarely_a_finding():
-    """300 runs at exactly the claim; a rate of 0.1 would pass with probability 0.03."""
-    found = sum(audited(steps(taken=30), seed=i).verdict == "finding" for i in range(300))
+    """300 runs at exactly the claim; a true rate of 0.15 would pass with probability 0.0025."""
+    found = sum(audited(steps(), seed=i).verdict == "finding" for i in range(300))
     assert scipy.stats.binom.sf(found - 1, 300, ALPHA) > 1e-3
 
 
