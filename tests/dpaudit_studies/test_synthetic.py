@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,12 @@ from scipy.stats import norm
 
 from dpaudit_studies.evidence.synthetic import (
     ALPHA,
+    CASES,
+    DELTA,
+    EPSILON,
+    PROGRAM,
     RECORDS,
+    draw,
     implied_mu,
     judge,
     mu_from_guesses,
@@ -87,3 +94,16 @@ def test_guesses_at_random_show_nothing():
     assert mu_from_guesses(1000, (1000, 1000)) == 0
     assert mu_from_guesses(1900, (300, 1700)) > 0  # 1,700 by guessing always the same
     assert mu_from_guesses(1700, (300, 1700)) == 0
+
+
+def test_the_program_of_the_other_environments_draws_the_same_cases():
+    pytest.importorskip("pandas")
+    program = runpy.run_path(str(PROGRAM))
+    assert set(program["CASES"]) == {case.name for case in CASES}
+    assert (program["RECORDS"], program["EPSILON"], program["DELTA"]) == (RECORDS, EPSILON, DELTA)
+
+
+def test_a_case_without_its_environment_is_left_out(tmp_path, capsys):
+    assert draw(CASES[0], tmp_path / "keep", envs=tmp_path, mbi=None) is None
+    assert f"{CASES[0].name} is left out: no {Path(tmp_path)}" in capsys.readouterr().err
+    assert not (tmp_path / "keep").exists()

@@ -52,6 +52,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "seeded": defences.seeded,
     "seeds": defences.seeds,
     "short-nonces": nonces.short,
+    "synthetic": audits.synthetic,
     "training": defences.training,
     "zoo": audits.zoo,
 }

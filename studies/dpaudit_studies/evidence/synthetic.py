@@ -2,9 +2,9 @@
 
     python -m dpaudit_studies.evidence.synthetic [--envs .envs] [--mbi CHECKOUT] [NAME …]
 
-Every library runs in an environment of its own (ENVS/dpmm, ENVS/smartnoise, ENVS/mbi with what
-``environments/synthetic.txt`` lists; mbi's mechanisms and its ``src`` are taken from CHECKOUT of
-ryan112358/mbi), by ``environments/synthetic_releases.py``. What has no environment is left out.
+Every library runs in an environment of its own (ENVS/dpmm, ENVS/smartnoise, ENVS/mbi, as listed in
+docs/studies/synthetic-data.md; mbi's mechanisms and ``src`` are those of CHECKOUT), by
+``environments/synthetic_releases.py``. What has no environment is left out.
 Releases are kept in ``--keep`` and not drawn again; their number was fixed beforehand, and their
 noise is the library's own, which takes no seed.
 
@@ -56,9 +56,10 @@ PROGRAM = Path(__file__).with_name("environments") / "synthetic_releases.py"
 class Case:
     """A mechanism as its user runs it, and the share of ρ that its noisy marginals spend.
 
-    ``share`` is a derivation from the algorithm, not an input of any bound: MST takes a third for
-    single columns and one for pairs; AIM takes ``0.9`` of what is left after its first ``rounds``
-    shares, and for those no selection is paid. ``releases`` are drawn at each data set.
+    ``share`` is derived from the algorithm and enters no bound. MST spends a third on columns, a
+    third on the choice of pairs and a third on pairs (with one column, the first alone). AIM, of k
+    columns in T rounds, spends 0.9·k/T on columns, and 0.9 of what is left on the chosen marginals.
+    ``releases`` are drawn at each data set.
     """
 
     name: str
@@ -72,7 +73,7 @@ CASES = (
          60_000),
     Case("dpmm-aim-rounds", "dpmm AIM, `rounds=1`, one column", 0.99, 50_000),
     Case("dpmm-aim", "dpmm AIM, rounds by default, one column", 0.9 + 0.09 / 16, 4_000),
-    Case("dpmm-mst", "dpmm MST, two columns", 1 / 3 + 1 / 6, 40),
+    Case("dpmm-mst", "dpmm MST, one column", 1 / 3, 3_000),
     Case("dpmm-aim-overspent", "dpmm AIM, `rounds=1`, four columns", 3.6, 3_000),
     Case("pgm-mst", "mbi MST, two columns", 2 / 3, 60),
     Case("pgm-aim", "mbi AIM, two columns", 0.9 + 0.09 / 16, 20),
@@ -102,7 +103,7 @@ def mu_from_guesses(right: int, sizes: tuple[int, int], *, alpha: float = ALPHA)
     the larger one with at most Φ(Φ⁻¹(a) + μ), so the right guesses have a mean of at most
     max over x of n₀·Φ(x) + n₁·Φ(μ − x), which is at x = μ/2 + ln(n₀/n₁)/μ. They are a sum of
     independent trials, whose tail a mean or more above is at most the binomial's of the same mean
-    (Hoeffding 1956, Theorem 5). The mechanism is μ-GDP for no smaller μ with confidence 1 − α.
+    (Hoeffding 1956, Theorem 4). The mechanism is μ-GDP for no smaller μ with confidence 1 − α.
     Not claimed: that it is so for this μ.
     """
     n0, n1 = sizes

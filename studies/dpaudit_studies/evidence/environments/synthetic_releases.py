@@ -93,7 +93,7 @@ def private_pgm(kind, columns):
 
 
 CASES = {
-    "dpmm-mst": lambda: dpmm("mst", 2),
+    "dpmm-mst": lambda: dpmm("mst", 1),
     "dpmm-mst-public": lambda: dpmm("mst", 1, public=True),
     "dpmm-aim": lambda: dpmm("aim", 1, degree=1, **QUICK),
     "dpmm-aim-rounds": lambda: dpmm("aim", 1, degree=1, rounds=1, **QUICK),
