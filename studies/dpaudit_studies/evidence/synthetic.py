@@ -186,7 +186,9 @@ def draw(case: Case, folder: Path, *, envs: Path, mbi: Path | None) -> dict[str,
     versions: dict[str, str] = json.loads(out.splitlines()[-1])
     if library == "mbi":
         git = ["git", "-C", str(mbi), "rev-parse", "--short", "HEAD"]
-        versions["mbi"] = subprocess.run(git, check=True, capture_output=True, text=True).stdout
+        versions["ryan112358/mbi"] = subprocess.run(
+            git, check=True, capture_output=True, text=True
+        ).stdout
     return {name: text.strip() for name, text in versions.items()}
 
 
