@@ -76,7 +76,7 @@ CASES = (
     Case("dpmm-mst", "dpmm MST, one column", 1 / 3, 3_000),
     Case("dpmm-aim-overspent", "dpmm AIM, `rounds=1`, four columns", 3.6, 3_000),
     Case("pgm-mst", "mbi MST, two columns", 2 / 3, 60),
-    Case("pgm-aim", "mbi AIM, two columns", 0.9 + 0.09 / 16, 200),  # 20 at first: see the page
+    Case("pgm-aim", "mbi AIM, two columns", 0.9 + 0.09 / 16, 600),  # 20 at first: see the page
     Case("smartnoise-mst", "SmartNoise MST, two columns", None, 20),
     Case("smartnoise-aim", "SmartNoise AIM, two columns", 0.9 + 0.09 / 16, 20),
 )  # fmt: skip
