@@ -18,6 +18,7 @@ SCRIPTS = sorted(FOLDER.glob("*.py"))
 LIBRARY = {
     "diffprivlib": "diffprivlib",
     "dp": "dp-transformers",
+    "dpmm": "dpmm",
     "fastdp": "fastDP",
     "idp": "idp-sgd",
     "jax": "jax-privacy",
@@ -67,6 +68,10 @@ def test_a_reproducer_shows_it(script: Path) -> None:
         assert found[1][0] < 0.01 * found[1][1]
     elif script.stem == "diffprivlib_sum":
         assert [int(re.findall(r"\b\d+\b", line)[1]) for line in lines[1:]] == [0, 1000]
+    elif script.stem == "dpmm_rounds":
+        (overspent, allowed), right = (map(float, re.findall(r"\b\d\.\d+", row)) for row in lines)
+        assert overspent == pytest.approx(7.2 * allowed, rel=0.01)
+        assert next(right) <= allowed
     elif script.stem == "opacus_float64":
         assert min(counts[0], counts[3]) > 19_000
         assert max(counts[1], counts[2]) < 1_000

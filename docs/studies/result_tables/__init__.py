@@ -59,6 +59,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "sequential-small": sequential.small,
     "sequential-until": sequential.until,
     "short-nonces": nonces.short,
+    "synthetic": audits.synthetic,
     "training": defences.training,
     "zoo": audits.zoo,
 }

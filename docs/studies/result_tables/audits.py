@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from dpaudit_studies.evidence.synthetic import table
 from result_tables.reading import line, rows, share
 
 FAMILIES = {
@@ -102,3 +103,7 @@ def libraries() -> Iterator[str]:
                 f"**{row['verdict']}**" if bad else row["verdict"],
             ]
         )
+
+
+def synthetic() -> Iterator[str]:
+    yield from table(rows("synthetic"))
