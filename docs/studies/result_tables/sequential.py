@@ -42,8 +42,8 @@ def until() -> Iterator[str]:
     rows = list(_rows("until", "0.01"))
     for text in rows[:-1]:
         least = fixed[text.split("|")[1].strip()]
-        yield f"{text[:-1]}{'–' if least is None else format(least, ',')} |"
-    yield f"{rows[-1][:-1]}– |"
+        yield f"{text} {'–' if least is None else format(least, ',')} |"
+    yield f"{rows[-1]} – |"
 
 
 def small() -> Iterator[str]:
