@@ -33,6 +33,8 @@ __all__ = [
 DEFAULT_SAMPLES = 10_000_000
 DEFAULT_RELEASES = 200_000
 MINIMUM_SAMPLES = 1_000
+LEAST_SEQUENTIAL = 20
+"""Releases at each neighbour; each may take minutes."""
 _LONGEST_SECONDS = 1e9
 _MOST_CALLS, _MOST_SESSIONS = 1_000, 100
 _OF_OPENING = ("dtype", "text", "mitigation", "call")
@@ -310,8 +312,9 @@ class MechanismOptions:
                 "together: a release is one call, so there is nothing to claim together; give "
                 "--calls K, or leave --together out"
             )
-        needs = f"this audit needs at least {MINIMUM_SAMPLES} releases at each neighbour"
-        _check(self.alpha, self.time_limit, self.samples, needs=needs)
+        least = LEAST_SEQUENTIAL if self.sequential else MINIMUM_SAMPLES
+        needs = f"this audit needs at least {least} releases at each neighbour"
+        _check(self.alpha, self.time_limit, self.samples, needs=needs, least=least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -460,10 +463,17 @@ def check_alpha(alpha: float) -> None:
         raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
 
 
-def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) -> None:
+def _check(
+    alpha: float,
+    time_limit: float | None,
+    samples: int,
+    *,
+    needs: str,
+    least: int = MINIMUM_SAMPLES,
+) -> None:
     check_alpha(alpha)
     _check_limit("time-limit", time_limit)
-    if samples < MINIMUM_SAMPLES:
+    if samples < least:
         raise UsageError(f"samples={samples}: {needs}")
 
 

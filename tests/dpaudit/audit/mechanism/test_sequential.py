@@ -175,6 +175,13 @@ def test_what_does_not_go_together_is_refused(tmp_path):
         )
 
 
+def test_few_releases_that_take_long_are_enough_for_a_blatant_leak():
+    result = audit(lambda v, n: np.full((n, 1), v[0]) + np.arange(n)[:, None] / 64, samples=60)
+    assert (result.verdict, result.samples <= 120) == ("finding", True)
+    with pytest.raises(UsageError, match=r"samples=19: .* at least 20 releases"):
+        audit(response(1.0), samples=19)
+
+
 def test_time_that_is_up_is_inconclusive():
     def slow(v, n):
         time.sleep(0.02)
