@@ -11,6 +11,7 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 from rich.console import Console, ConsoleOptions
@@ -82,10 +83,12 @@ class AuditProgress:
     """A context manager to call with the number drawn and the total: two stages, one at a time.
 
     ``drawing`` says what is drawn, ``then`` what follows and how long at most; of that no share is
-    known, so it has no bar. What comes before the drawing is a :meth:`stage`.
+    known, so it has no bar. What comes before the drawing is a :meth:`stage`. ``kept`` is a file
+    that keeps what was drawn, if the audit has one.
     """
 
-    def __init__(self, drawing: str, then: str, *, total: int) -> None:
+    def __init__(self, drawing: str, then: str, *, total: int, kept: Path | None = None) -> None:
+        self.kept = kept
         self.what, self._drawing, self._then = drawing, drawing, then
         self.done, self.total = 0, total
         self._stage: Progress | None = None

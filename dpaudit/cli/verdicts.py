@@ -74,10 +74,13 @@ def audit_with_progress(
         raise typer.Exit(error.exit_code) from error
     except KeyboardInterrupt as interrupt:
         where = "" if to.out is None else f", and {to.out} holds no result"
-        note(
-            f"interrupted: {display.done:,} of {display.total:,} {display.what} are lost{where}; "
-            "an audit keeps nothing before its end, so repeat the command"
-        )
+        what = f"interrupted: {display.done:,} of {display.total:,} {display.what} are"
+        if display.kept is not None and display.kept.exists():
+            note(f"{what} in {display.kept}{where}; repeat the command to go on")
+        else:
+            note(
+                f"{what} lost{where}; an audit keeps nothing before its end, so repeat the command"
+            )
         raise typer.Exit(130) from interrupt
 
 

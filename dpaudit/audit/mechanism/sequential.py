@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -300,11 +301,13 @@ class _File:
         """The file of an audit; None where none was named.
 
         Raises:
-            UsageError: releases that no file of numbers holds.
+            UsageError: a place that cannot be written, or releases that no file of numbers holds.
         """
         path = pair.options.resume
         if path is None:
             return None
+        if not os.access(path.parent, os.W_OK) or path.is_dir():
+            raise UsageError(f"resume={path}: cannot be written; name a file in a folder of yours")
         if isinstance(pair.mechanism, EncodedReleases) or pair.mechanism.facts.available:
             raise UsageError(
                 f"resume={path}: keeps releases of query results, which are numbers; releases at "
@@ -331,7 +334,10 @@ class _File:
             **sizes,
             **drawn.bets.state(),
         }
-        write_file(self.path, lambda file: np.savez(file, **arrays))
+        try:
+            write_file(self.path, lambda file: np.savez(file, **arrays))
+        except OSError as error:
+            raise self._refused(f"cannot be written ({one_line(error)})") from None
         self._saved = time.monotonic()
 
     def header(self) -> dict[str, Any]:

@@ -124,6 +124,7 @@ def mechanism(
             "all releases drawn"
             + ("" if options.sequential else "; learning events and counting them"),
             total=2 * options.samples,
+            kept=options.resume,
         ),
         to=to,
         formats=formats,

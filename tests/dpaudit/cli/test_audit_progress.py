@@ -187,3 +187,16 @@ def test_a_specs_run_is_named_after_the_experiment(tmp_path, planted, name, fold
     done = dpaudit("run", "x/experiment.toml", "--trials", 10, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [folder]
+
+
+@pytest.mark.slow
+def test_an_interrupted_audit_with_a_file_says_where_it_is(monkeypatch, tmp_path):
+    words = ("mechanism", "numpy:laplace", "--neighbours", "0,1", "--claim-epsilon", 1)
+    (tmp_path / "kept.npz").write_bytes(b"")
+    monkeypatch.setattr("dpaudit.audit.mechanism.run.audit_subject", interrupted)
+    done = dpaudit(*words, "--sequential", "--resume", "kept.npz", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == (
+        "\ninterrupted: 1,000 of 20,000 releases drawn are in kept.npz; "
+        "repeat the command to go on\n"
+    )

@@ -150,6 +150,19 @@ def test_a_file_that_is_none_is_refused(tmp_path, broken):
         audit(response(1.0), resume=file)
 
 
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_drawn(tmp_path):
+    drawn = []
+
+    def counted(v, n):
+        drawn.append(n)
+        return np.zeros((n, 1))
+
+    for path in (tmp_path / "none" / "kept.npz", tmp_path):
+        with pytest.raises(UsageError, match=r"resume=.*: cannot be written; name a file"):
+            audit(counted, resume=path)
+    assert not drawn
+
+
 def test_a_file_of_another_audit_is_refused(tmp_path):
     file = tmp_path / "kept.npz"
     audit(response(1.0), samples=1_000, resume=file)
