@@ -27,6 +27,8 @@ _ATOM = 4
 """A value seen so often is a cell of its own."""
 _MOST_ATOMS = 64
 _MOST_COLUMNS = 64
+_HALVINGS = 20
+"""Of the tails of the finest cells."""
 _BINS = 8
 _LEAST_SCORES = 150
 _SCORES_AGAIN = 1.6
@@ -154,7 +156,10 @@ def _views(
 
 
 def _cut(values: Array, cells: int) -> Array:
-    """Edges of about ``cells`` equally likely cells, a cell for each frequent value."""
+    """Edges of about ``cells`` equally likely cells, a cell for each frequent value.
+
+    The finest have ever rarer cells in both tails, down to eight values.
+    """
     distinct, times = np.unique(values, return_counts=True)
     often = times >= max(_ATOM, len(values) / 500)
     if np.count_nonzero(often) > _MOST_ATOMS:
@@ -162,9 +167,10 @@ def _cut(values: Array, cells: int) -> Array:
     atoms = distinct[often]
     rest = np.repeat(distinct[~often], times[~often])
     if len(rest):
-        tail = _ATOM * 2 / len(rest)
         at = np.linspace(0, 1, cells + 1)[1:-1]
-        if tail < at[0] / 2:
-            at = np.concatenate([[tail], at, [1 - tail]])
+        if cells >= _CELLS[-1]:  # rare releases tell most
+            tail = 2 * _ATOM * 2.0 ** np.arange(_HALVINGS) / len(rest)
+            tail = tail[tail < at[0] / 1.5]
+            at = np.sort(np.concatenate([tail, at, 1 - tail]))
         rest = np.quantile(rest, at)
     return np.unique(np.concatenate([rest, atoms, np.nextafter(atoms, np.inf)]))
