@@ -181,10 +181,11 @@ def test_coins_that_do_not_change_between_steps_would_be_caught():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_honest_runs_watched_at_every_step_are_rarely_a_finding():
-    """300 runs at exactly the claim; a true rate of 0.15 would pass with probability 0.0025."""
-    found = sum(audited(steps(), seed=i).verdict == "finding" for i in range(300))
-    assert scipy.stats.binom.sf(found - 1, 300, ALPHA) > 1e-3
+    """150 runs at exactly the claim; a true rate of 0.2 would pass with probability 0.004."""
+    found = sum(audited(steps(), seed=i).verdict == "finding" for i in range(150))
+    assert scipy.stats.binom.sf(found - 1, 150, ALPHA) > 1e-3
 
 
 def stale(dataset, seed):
