@@ -1,10 +1,4 @@
-"""Betting against the claim while values are drawn, so that an audit may stop at any time.
-
-Each bet is a test martingale (Ville 1939): it starts with a capital of 1 and is fair under the
-claim, so E[capital at any stopping time] ≤ 1 and the capital ever reaches 1/α with probability at
-most α. See Ramdas, Grünwald, Vovk and Shafer 2023, "Game-theoretic statistics and safe
-anytime-valid inference".
-"""
+"""Betting against the claimed law of noise while its values are drawn."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ class ReleaseBets:
 
     ``views`` makes what is looked at from the releases so far, (n, k) at each neighbour. With
     ``averaged`` above 1 the releases of a block, about so many, may depend on each other: the
-    factor of a block is the mean of theirs, whose expectation is at most 1 all the same.
+    factor of a block is the mean of theirs, whose expectation still is at most 1.
 
     Formal guarantee: if each release is made at a neighbour chosen by a fair coin, independently of
     everything before, then with probability at least 1 − ``alpha`` all :attr:`bounds` are at most

@@ -275,10 +275,10 @@ def _is_timed(attack: NamedAttack | None) -> bool:
 def _fault_of(releases: Releases) -> str:
     """Why these releases cannot be judged; empty if they can."""
     rows = [x for half in (releases.learn, releases.count) for x in half if len(x)]
-    first = rows[0][0] if rows else np.empty(0)
-    if rows and all(
-        (x == first).all() and (np.signbit(x) == np.signbit(first)).all() for x in rows
-    ):
+    if not rows:
+        return ""
+    first = rows[0][0]
+    if all((x == first).all() and (np.signbit(x) == np.signbit(first)).all() for x in rows):
         number = ", ".join(f"{x:.6g}" for x in first[:3]) + (", …" if len(first) > 3 else "")
         return (
             f"every release at both neighbours is {number}: there is nothing to compare; "

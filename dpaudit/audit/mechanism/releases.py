@@ -28,6 +28,7 @@ __all__ = [
     "draw_releases",
     "release_block",
     "same_width",
+    "turns",
 ]
 
 _LARGEST_BLOCK = 1 << 16
@@ -108,7 +109,7 @@ def draw_releases(
             sizes = (2 * block - second, second)
             pair: list[list[Array]] = [[], []]
             try:
-                for side, n in _turns(sizes, rng=rng, timed=timed):
+                for side, n in turns(sizes, rng=rng, timed=timed):
                     rows = release_block(mechanism, neighbours[side], n, limit=limit, timed=timed)
                     width = same_width(mechanism, rows, width, samples=samples)
                     pair[side].append(rows)
@@ -127,8 +128,8 @@ def draw_releases(
     return Releases(learn, count, late, (by_call[0], by_call[1]))
 
 
-def _turns(
-    sizes: tuple[int, int], *, rng: np.random.Generator, timed: bool
+def turns(
+    sizes: tuple[int, int], *, rng: np.random.Generator, timed: bool = False
 ) -> Iterable[tuple[int, int]]:
     """(Neighbour, releases) of each turn: both blocks in random order, or releases one by one."""
     if timed:

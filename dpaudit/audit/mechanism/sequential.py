@@ -6,30 +6,37 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.betting.releases import MAIN_SHARE, ReleaseBets, View, Views, block_sizes
+from dpaudit.audit.betting.releases import ReleaseBets, View, Views, block_sizes
+from dpaudit.audit.betting.shown import (
+    Look,
+    look_at,
+    needed,
+    row_of,
+    sequential_details,
+    stated_by,
+)
 from dpaudit.audit.mechanism.judge import Judgement, kind_of
 from dpaudit.audit.mechanism.releases import (
     EncodedReleases,
     Releases,
     release_block,
     same_width,
+    turns,
 )
 from dpaudit.audit.mechanism.views import Learner
 from dpaudit.audit.options import MechanismOptions, Progress
-from dpaudit.audit.result import StatedClaim, at_least
 from dpaudit.errors import SamplerTimeoutError, UsageError
 from dpaudit.results.arrays import Archive
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 from dpaudit.stats import rounded_down
-from dpaudit.types import TestResult
 
 if TYPE_CHECKING:
     from dpaudit.audit.mechanism.pair import PairAudit
@@ -48,7 +55,6 @@ _GIVE_UP_EVERY = 1.25
 _SAVE_SECONDS = 10.0
 _LEARNING = 0.3
 """Part of the time limit for classifiers."""
-_LN10 = float(np.log(10))
 
 
 class _EncodedLearner:
@@ -93,7 +99,7 @@ class Drawn:
 
     bets: ReleaseBets
     calls: tuple[list[Array], list[Array]] = dataclasses.field(default_factory=lambda: ([], []))
-    looks: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)
+    looks: list[Look] = dataclasses.field(default_factory=list)
     stopped: str = "limit"
     mistake: float = 0.0
     late: str = ""
@@ -110,12 +116,8 @@ class Drawn:
     @property
     def details(self) -> dict[str, Any]:
         """What a result keeps of it."""
-        details: dict[str, Any] = {
-            "looks": [list(look) for look in self.looks],
-            "needed": self.bets.needed / _LN10,
-            "stopped": self.stopped,
-        }
-        return {**details, "mistake": self.mistake} if self.stopped == "futile" else details
+        more = {"mistake": self.mistake} if self.stopped == "futile" else {}
+        return sequential_details(self.bets, self.looks, self.stopped, **more)
 
 
 def draw_and_bet(pair: PairAudit, *, progress: Progress | None = None) -> Drawn:
@@ -183,13 +185,11 @@ def _draw_block(pair: PairAudit, drawn: Drawn, size: int, rng: np.random.Generat
     """Whether a block was drawn, and bet on, before the time was up."""
     second = int(rng.binomial(size, 0.5))
     sizes, rows = (size - second, second), [np.empty((0, 1)), np.empty((0, 1))]
-    order = (0, 1) if rng.random() < 0.5 else (1, 0)
     known = [side[0] for side in drawn.calls if side]
     width = known[0].shape[1] if known else 0
     try:
-        for side in (side for side in order if sizes[side]):
-            value, n = pair.neighbours[side], sizes[side]
-            rows[side] = release_block(pair.mechanism, value, n, limit=pair.limit)
+        for side, n in turns(sizes, rng=rng):
+            rows[side] = release_block(pair.mechanism, pair.neighbours[side], n, limit=pair.limit)
             width = same_width(pair.mechanism, rows[side], width, samples=pair.options.samples)
     except SamplerTimeoutError as error:
         if not drawn.bets.drawn:
@@ -206,65 +206,46 @@ def _draw_block(pair: PairAudit, drawn: Drawn, size: int, rng: np.random.Generat
 def _look(drawn: Drawn, most: int, progress: Progress | None) -> None:
     """Write down capital and bound, and show them as they grow."""
     bets = drawn.bets
-    bound = bets.bounds["ε"]
-    drawn.looks.append((float(bets.drawn), bets.log_capital / _LN10, bound))
+    drawn.looks.append(look_at(bets, float(bets.drawn)))
     if progress is None:
         return
     if (live := getattr(progress, "note", None)) is not None:
-        live(f"{capital_text(drawn.looks, bets.needed / _LN10)}, ε {_at_least(bound)}")
+        shown = rounded_down(drawn.looks[-1][2])
+        live(f"{capital_text(drawn.looks, needed(bets))}, ε ≥ {shown}")
     progress(bets.drawn, most)
 
 
-def capital_text(looks: list[tuple[float, float, float]], needed: float) -> str:
+def capital_text(looks: Sequence[Look], enough: float) -> str:
     """The capital so far as a line of blocks, its last power of ten and the one that is needed."""
     blocks = "▁▂▃▄▅▆▇█"
     last = [look[1] for look in looks[-24:]]
-    height = [min(1.0, max(0.0, (c + 1) / (needed + 1))) for c in last]
+    height = [min(1.0, max(0.0, (c + 1) / (enough + 1))) for c in last]
     line = "".join(blocks[round(h * (len(blocks) - 1))] for h in height)
-    return f"capital {line} 10^{last[-1]:.1f} of 10^{needed:.1f}"
-
-
-def _at_least(bound: float) -> str:
-    return f"≥ {rounded_down(bound)}"
+    return f"capital {line} 10^{last[-1]:.1f} of 10^{enough:.1f}"
 
 
 def judgement_of(drawn: Drawn, pair: PairAudit) -> Judgement:
     """The test of the claim, and the bounds that held at every moment."""
-    bets, claim, alpha = drawn.bets, pair.claim, pair.options.alpha
+    bets, alpha = drawn.bets, pair.options.alpha
     bounds, view = bets.bounds, bets.leading
-    kind = view.kind if view is not None else "event"
+    kind = "event" if view is None else view.kind
+    by = "" if view is None else view.name.rsplit("/", 1)[0]
     harm, topic = kind_of(kind)
-    mostly = f", mostly by {view.name.rsplit('/', 1)[0]}" if view is not None else ""
-    p = bets.p_value
-    best = -np.log10(p)
-    test = TestResult(
+    test = row_of(
+        bets,
+        alpha=alpha,
+        method=METHOD,
+        by=by,
         name=f"{kind}, bets",
-        p=p,
-        p_adjusted=min(1.0, p / MAIN_SHARE),
-        statistic=bounds["ε"],
         looks_at="what was learned from the releases before, block by block",
-        effect=f"a capital of 1 grew to 10^{best:.1f} (10^{bets.needed / _LN10:.1f} is needed) in "
-        f"{bets.drawn:,} releases{mostly}",
-        finding=bets.contradicted,
-        parts={},
-        interval=at_least(bounds["ε"], alpha, METHOD),
-        unit="ε",
-        details={"statistic": "" if view is None else view.name.rsplit("/", 1)[0]},
+        effect=f"a capital of 1 grew to 10^{-np.log10(bets.p_value):.1f} "
+        f"(10^{needed(bets):.1f} is needed) in {bets.drawn:,} releases"
+        + (f", mostly by {by}" if by else ""),
         harm=harm,
         topic=topic,
     )
-    stated = None
-    if claim.stated is not None:
-        shown = bounds.get(claim.stated.unit) if claim.stated.unit != "ε" else None
-        stated = StatedClaim(
-            claim=claim.text,
-            unit=claim.stated.unit,
-            value=claim.stated.value,
-            shown=None if shown is None else at_least(shown, alpha, METHOD),
-            says="" if shown is None else f"{claim.stated.unit} {_at_least(shown)}",
-        )
-    mu = bounds.get("μ", 0.0)
-    return Judgement((test,), bounds["ε"], bounds["δ"], mu, (), stated)
+    stated = stated_by(bets, pair.claim, alpha=alpha, method=METHOD)
+    return Judgement((test,), bounds["ε"], bounds["δ"], bounds.get("μ", 0.0), (), stated)
 
 
 def stopped_text(details: Mapping[str, Any]) -> str:

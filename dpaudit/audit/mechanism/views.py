@@ -6,7 +6,7 @@ Nothing here needs to be right for a bet to be fair; it only decides how fast a 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,7 +60,8 @@ class Learner:
         if k > 1:
             fitted = [entry for entry in seen if "discriminant" in entry[0]]
             seen = [entry for entry in seen if "discriminant" not in entry[0]]
-            seen += _out_of_fold(_discriminants(len(fitted)), x0, x1)
+            whole = [statistic for _, statistic, _ in fitted]
+            seen += _out_of_fold(_discriminants(len(fitted)), x0, x1, whole=whole)
             if k <= _MOST_COLUMNS:
                 seen += _out_of_fold(_one_by_one, x0, x1)
                 scores = self._classifiers(x0, x1)
@@ -104,9 +105,11 @@ def _discriminants(count: int) -> Fit:
     return fit
 
 
-def _out_of_fold(fit: Fit, x0: Array, x1: Array) -> list[tuple[str, Statistic, Array]]:
-    """Statistics fitted to all releases; their values by those fitted to the other half."""
-    whole = fit(x0, x1)
+def _out_of_fold(
+    fit: Fit, x0: Array, x1: Array, *, whole: Sequence[Statistic] | None = None
+) -> list[tuple[str, Statistic, Array]]:
+    """Statistics fitted to all releases (``whole``); their values by those of the other half."""
+    whole = fit(x0, x1) if whole is None else whole
     halves = [fit(x0[i::2], x1[i::2]) for i in (0, 1)]
     entries = []
     for i, statistic in enumerate(whole):

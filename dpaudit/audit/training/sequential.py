@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.betting.releases import MAIN_SHARE, ReleaseBets, View, claim_profile
+from dpaudit.audit.betting.releases import ReleaseBets, View, claim_profile
+from dpaudit.audit.betting.shown import (
+    Look,
+    look_at,
+    needed,
+    row_of,
+    sequential_details,
+    stated_by,
+)
 from dpaudit.audit.claims import PrivacyClaim, Steps
 from dpaudit.audit.mechanism.one_run_audits import CanaryAudit
 from dpaudit.audit.mechanism.verdict import verdict_of
@@ -32,7 +40,6 @@ from dpaudit.audit.result import MechanismResult, at_least
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.ranks import world_size
 from dpaudit.results.text import error_text
-from dpaudit.stats import rounded_down
 from dpaudit.types import BlindSpot, TestResult
 
 if TYPE_CHECKING:
@@ -53,7 +60,6 @@ _REMEMBERED = 256
 """Earlier units."""
 _SHRINK = 4
 """Units of score 0 in a canary's mean."""
-_LN10 = math.log(10)
 
 
 class _Unit(NamedTuple):
@@ -150,7 +156,7 @@ def audit_in_sequence(
             if (rows := past.rows(unit)) is not None:
                 bets.update(rows, unit.coins)
             n = len(outcome.looks) + 1
-            outcome.looks.append((n, bets.log_capital / _LN10, bets.bounds["ε"]))
+            outcome.looks.append(look_at(bets, n))
             if progress is not None:
                 progress(n, len(plan.seeds) * steps)
             if bets.contradicted:
@@ -186,30 +192,31 @@ class _Outcome:
     bets: ReleaseBets
     unit: str
     steps: int
-    looks: list[tuple[int, float, float]] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
     beyond: int = 0
 
     def _tests(self, alpha: float) -> tuple[TestResult, ...]:
         """The bets, and the number of steps if it is too large."""
-        bets, p, low, n = self.bets, self.bets.p_value, self.bets.bounds["ε"], len(self.looks)
+        bets, n = self.bets, len(self.looks)
         by = "nothing" if bets.leading is None else bets.leading.name.removesuffix(_CELLS)
-        row = partial(TestResult, parts={}, harm="epsilon", topic="one-run")
-        test = row(
+        test = row_of(
+            bets,
+            alpha=alpha,
+            method=METHOD,
+            by=by,
             name=f"one run, bets on {self.unit}s",
-            p=p,
-            p_adjusted=min(1.0, p / MAIN_SHARE),
-            statistic=low,
             looks_at=f"what the {self.unit}s before taught about canaries' scores",
-            effect=f"a capital of 1 grew to 10^{abs(math.log10(p)):.1f} in {n:,} {self.unit}s "
-            f"(10^{bets.needed / _LN10:.1f} is needed), mostly by {by}",
-            finding=bets.contradicted,
-            interval=at_least(low, alpha, METHOD),
-            unit="ε",
-            details={"statistic": by},
+            effect=f"a capital of 1 grew to 10^{abs(math.log10(bets.p_value)):.1f} in {n:,} "
+            f"{self.unit}s (10^{needed(bets):.1f} is needed), mostly by {by}",
+            harm="epsilon",
+            topic="one-run",
         )
         if not self.beyond:
             return (test,)
-        counted = row(
+        counted = TestResult(
+            parts={},
+            harm="epsilon",
+            topic="one-run",
             name="one run, number of steps",
             p=0.0,
             p_adjusted=0.0,
@@ -223,14 +230,11 @@ class _Outcome:
     def result(self, audit: CanaryAudit, whole: PrivacyClaim, *, canaries: int) -> MechanismResult:
         """The result, with bounds for a run or for one step."""
         alpha, bounds, n = audit.alpha, self.bets.bounds, len(self.looks)
-        tests, stated = self._tests(alpha), whole.statement((), alpha)
+        tests = self._tests(alpha)
+        stated = stated_by(self.bets, whole, alpha=alpha, method=METHOD)
         verdict, reason = verdict_of(tests, "")
         found = verdict == "finding"
-        if stated is not None and stated.unit in bounds and stated.unit != "ε":
-            low = bounds[stated.unit]
-            says = f"{stated.unit} ≥ {rounded_down(low)}"
-            stated = replace(stated, shown=at_least(low, alpha, METHOD), says=says)
-        elif stated is not None and self.unit == "step":
+        if stated is not None and self.unit == "step":
             worse = f"more than {self.steps:,} steps" if self.beyond else "a worse step"
             text = f"{stated.claim} (bounds of one step)"
             stated = replace(stated, claim=text, says=worse if found else "")
@@ -247,12 +251,8 @@ class _Outcome:
             samples=n * canaries,
             blind=_blind_spots(audit.claim, self.bets, n, self.unit),
         )
-        how = {
-            "looks": [list(look) for look in self.looks],
-            "needed": self.bets.needed / _LN10,
-            "stopped": "contradicted" if found else "limit",
-            "unit": self.unit,
-        }
+        stopped = "contradicted" if found else "limit"
+        how = sequential_details(self.bets, self.looks, stopped, unit=self.unit)
         return replace(result, details={**result.details, "sequential": how})
 
 
