@@ -18,7 +18,7 @@ import scipy
 
 from dpaudit.audit.betting.optimal import factors
 from dpaudit.audit.claims import PrivacyClaim
-from dpaudit.audit.claims.implied import Profile
+from dpaudit.audit.claims.implied import Profile, of_gaussian
 
 __all__ = ["Hypotheses", "ReleaseBets", "View", "Views", "families"]
 
@@ -33,7 +33,6 @@ _DELTAS = np.geomspace(1e-7, 0.99, 81)
 _MUS = np.geomspace(0.02, 20, 161)
 _STEPS = np.geomspace(1 / 16, 4, 81)
 """Multiples of a claimed parameter."""
-_TANGENTS = np.linspace(-5.0, 5.0, 41)
 _SWITCH = 0.02
 """How much of the weights is divided anew after each block: a view that learns late may lead."""
 _PRIOR = 0.5
@@ -72,14 +71,6 @@ class Hypotheses:
         return cls(name, np.asarray(values, np.float64), slopes, rows[:, :, 1], alpha)
 
 
-def gaussian_profile(mu: float) -> Profile:
-    """Tangents of the curve P₁ = Φ(Φ⁻¹(P₀) + μ) (Dong, Roth and Su 2022, Definition 2.6)."""
-    at = _TANGENTS - mu / 2
-    slopes = -mu * at - mu * mu / 2
-    gaps = scipy.special.ndtr(at + mu) - np.exp(slopes) * scipy.special.ndtr(at)
-    return tuple(zip(slopes.tolist(), (np.maximum(gaps, 0.0) + 1e-12).tolist(), strict=True))
-
-
 @functools.lru_cache(maxsize=16)
 def families(claim: PrivacyClaim, alpha: float, *, bounds: bool = True) -> tuple[Hypotheses, ...]:
     """The claim first, then what is bounded beside it, each with its share of ``alpha``.
@@ -88,17 +79,17 @@ def families(claim: PrivacyClaim, alpha: float, *, bounds: bool = True) -> tuple
     """
     main = _main(claim)
     if not bounds:
-        one = claim_profile(claim)
+        one = claim.profile
         return (Hypotheses.of(main[0], [main[1]], [one], alpha),)
     name, at, profile = main
     values = [at] if profile is None else sorted({*_values(name, at).tolist(), at})
-    profiles = [claim_profile(claim) if v == at or profile is None else profile(v) for v in values]
+    profiles = [claim.profile if v == at or profile is None else profile(v) for v in values]
     more: list[tuple[str, list[float], Callable[[float], Profile]]] = []
     if name != "ε":
         more.append(("ε", _EPSILONS.tolist(), lambda v: ((v, claim.delta),)))
     more.append(("δ", _DELTAS.tolist(), lambda v: ((claim.epsilon, v),)))
     if name != "μ":
-        more.append(("μ", _MUS.tolist(), gaussian_profile))
+        more.append(("μ", _MUS.tolist(), of_gaussian))
     share = (1 - MAIN_SHARE) * alpha / len(more)
     return (
         Hypotheses.of(name, values, profiles, MAIN_SHARE * alpha),
@@ -125,18 +116,10 @@ def _main(claim: PrivacyClaim) -> tuple[str, float, Callable[[float], Profile] |
 
         return stated.unit, value, other
     if claim.only_mu and claim.mu is not None:
-        return "μ", claim.mu, gaussian_profile
+        return "μ", claim.mu, of_gaussian
     if claim.mu is not None:
         return "claim", 0.0, None
     return "ε", claim.epsilon, lambda v: ((v, claim.delta),)
-
-
-def claim_profile(claim: PrivacyClaim) -> Profile:
-    """All pairs (ε, δ) that the claim says hold at once."""
-    if claim.stated is not None:
-        return claim.stated.profile
-    gaussian = () if claim.mu is None else gaussian_profile(claim.mu)
-    return gaussian if claim.only_mu else (*gaussian, (claim.epsilon, claim.delta))
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.dpsgd import DpSgd
-from dpaudit.audit.claims.implied import Profile
+from dpaudit.audit.claims.implied import Profile, of_gaussian
 from dpaudit.audit.claims.parameters import Gaussian, Renyi, Steps, ZeroConcentrated
 from dpaudit.audit.claims.tables import LARGEST_EPSILON, DeltaCurve, TradeOff, composed_pair
 from dpaudit.audit.options import ClaimOptions
@@ -185,6 +185,14 @@ class PrivacyClaim:
         if self.mu is None:
             return pair
         return f"{self.mu:.6g}-GDP" if self.only_mu else f"both {pair} and {self.mu:.6g}-GDP"
+
+    @property
+    def profile(self) -> Profile:
+        """Pairs (ε, δ) that the claim says hold at once."""
+        if self.stated is not None:
+            return self.stated.profile
+        gaussian = () if self.mu is None else of_gaussian(self.mu)
+        return gaussian if self.only_mu else (*gaussian, (self.epsilon, self.delta))
 
     @property
     def options(self) -> ClaimOptions:

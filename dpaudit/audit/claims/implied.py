@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-__all__ = ["Profile", "of_renyi", "of_tests", "upper_hull"]
+__all__ = ["Profile", "of_gaussian", "of_renyi", "of_tests", "upper_hull"]
 
 Profile = tuple[tuple[float, float], ...]
 """Pairs (ε, δ)."""
@@ -22,6 +22,8 @@ Array = npt.NDArray[np.float64]
 
 _AT = scipy.special.expit(np.linspace(-28.0, 28.0, 161))
 """The P₁(E) at which a tangent is taken."""
+_TANGENTS = np.linspace(-5.0, 5.0, 41)
+"""The Φ⁻¹ of P₀(E), from the middle, at which one is taken of μ-GDP's curve."""
 _HALVINGS = 60
 _MARGIN = 1e-12
 _LARGEST = 300.0
@@ -60,6 +62,14 @@ def of_renyi(orders: Array, divergences: Array) -> Profile:
     least = (_AT - deltas[usable, None]) * np.exp(-epsilons[usable])[:, None]
     best = usable[np.unique(least.argmax(axis=0))]
     return tuple(zip(epsilons[best].tolist(), deltas[best].tolist(), strict=True))
+
+
+def of_gaussian(mu: float) -> Profile:
+    """Tangents of the curve P₁ = Φ(Φ⁻¹(P₀) + μ) (Dong, Roth and Su 2022, Definition 2.6)."""
+    at = _TANGENTS - mu / 2
+    slopes = -mu * at - mu * mu / 2
+    gaps = scipy.special.ndtr(at + mu) - np.exp(slopes) * scipy.special.ndtr(at)
+    return tuple(zip(slopes.tolist(), (np.maximum(gaps, 0.0) + _MARGIN).tolist(), strict=True))
 
 
 def upper_hull(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

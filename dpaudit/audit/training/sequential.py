@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.betting.releases import ReleaseBets, View, claim_profile
+from dpaudit.audit.betting.releases import ReleaseBets, View
 from dpaudit.audit.betting.shown import (
     Look,
     look_at,
@@ -264,7 +264,7 @@ def _blind_spots(
     Where the best guess of one canary's coin is right with probability (1 + x)/2, and (1 + c)/2 is
     claimed at most, the mean of a unit's factor is at most about (1 + x)/(1 + c).
     """
-    claimed = min(math.tanh(e / 2) + 2 * c / (1 + math.exp(e)) for e, c in claim_profile(claim))
+    claimed = min(math.tanh(e / 2) + 2 * c / (1 + math.exp(e)) for e, c in claim.profile)
     right = (1 + claimed) / 2 * math.exp(bets.needed / max(n, 1))
     few = f"{n:,} {unit}s are too few to refute the claim by any bet; more are needed"
     if right < 1:

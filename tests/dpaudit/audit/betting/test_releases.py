@@ -9,8 +9,9 @@ import scipy
 from dpaudit.accounting import gaussian_delta, gaussian_epsilon
 from dpaudit.audit.betting import releases as bets
 from dpaudit.audit.betting.optimal import factors
-from dpaudit.audit.betting.releases import ReleaseBets, block_sizes, families, gaussian_profile
+from dpaudit.audit.betting.releases import ReleaseBets, block_sizes, families
 from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.claims.implied import of_gaussian
 from dpaudit.audit.mechanism.events import Statistic
 from dpaudit.audit.mechanism.views import Learner
 
@@ -221,7 +222,7 @@ def test_dependent_releases_of_a_block_are_averaged():
 
 def test_the_tangents_are_those_of_the_gaussian_curve():
     for mu in (0.1, 1.0, 4.0):
-        for epsilon, delta in gaussian_profile(mu):
+        for epsilon, delta in of_gaussian(mu):
             exact = float(
                 scipy.special.ndtr(mu / 2 - epsilon / mu)
                 - math.exp(epsilon) * scipy.special.ndtr(-mu / 2 - epsilon / mu)
