@@ -14,6 +14,7 @@ import scipy
 from result_tables import MARKED, PAGES, TABLES, written, wrong_rows
 from result_tables.audits import zoo_whole
 from result_tables.defences import costs, mitigations, submissions
+from result_tables.pancake import difference
 from result_tables.reading import ROOT, interval, results, rows
 
 from dpaudit.accounting.hardness import measured
@@ -50,6 +51,16 @@ def test_every_kind_of_table_is_shown_somewhere() -> None:
 def test_the_tables_of_a_page(page: str) -> None:
     assert wrong_rows(TEXTS[page]) == []
     assert written(TEXTS[page]) == TEXTS[page]
+
+
+def test_the_interval_of_a_difference_is_newcombes() -> None:
+    """Newcombe 1998, Statistics in Medicine 17, Table II, method 10."""
+    for ours, theirs, low, high in (
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.1705, 0.8090),
+    ):
+        found = difference(ours[0] / ours[1], ours[1], theirs[0] / theirs[1], theirs[1])
+        assert found[1:] == pytest.approx((low, high), abs=5e-5)
 
 
 def marked_lines() -> Iterator[tuple[str, int]]:
@@ -136,6 +147,10 @@ def sentences() -> Iterator[tuple[str, str]]:
     pancake = {row["attacker"]: row["right"] for row in steps if row["arm"] == "pancake"}
     yield "README", f"in {interval(pancake['key: likelihood'])} of the steps asked"
     yield "README", f"without the key {100 * pancake['no key: likelihood']['value']:.1f} %"
+    cells = ([row["agrees"] for row in rows(f"gpm-{name}")] for name in ("fig5", "fig6", "table4"))
+    fig5, fig6, table4 = (f"{sum(agrees)} of {len(agrees)}" for agrees in cells)
+    shown = f"Figure 5 agrees in {fig5} cells, Figure 6 in {fig6}, Table 4 in {table4};"
+    yield "pancake", f"{shown} in an Opacus run"
     lattice = [row["right"] for row in steps if row["attacker"] == "no key: low bits"]
     yield "pancake", f"`reach` is right in {interval(lattice[2])} and {interval(lattice[3])}"
     yield "dp-ftrl", results("dp-ftrl-audit")["summary"]

@@ -16,7 +16,8 @@ RESULTS = ROOT / "docs" / "studies" / "results"
 def results(name: str) -> Mapping[str, Any]:
     path = RESULTS / name / "results.json"
     found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    inner: Mapping[str, Any] = found.get("data", found)  # "data": since dpaudit-report/2
+    return inner
 
 
 def rows(name: str) -> list[Mapping[str, Any]]:
