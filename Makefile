@@ -10,7 +10,7 @@ CIFAR := vgg19-bn resnet50 mobilenet-v2
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
-.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow golden mutants portable bench gpu calibrate clean zoo peers catalogue size
+.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow wheels golden mutants portable bench gpu calibrate clean zoo peers catalogue size
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -92,6 +92,9 @@ format: $(READY) ## Format, and fix what can be fixed mechanically
 slow: $(READY) ## Tests that take minutes, and 10,000 hostile inputs at every door (hours)
 	$(BIN)/pytest -m slow --hypothesis-profile thorough
 	DPAUDIT_FUZZ=10000 $(BIN)/pytest -o timeout=7200 tests/hostile
+
+wheels: $(READY) ## Wheel and sdist, built here, in empty environments of each Python from 3.11 to 3.14, or of one: PY=3.12 (minutes each)
+	$(BIN)/pytest -m slow -rs tests/packaging/test_distributions.py $(if $(PY),-k $(PY))
 
 golden: $(READY) ## Are the results as they were? 88 seeded commands compared with stored numbers (three minutes)
 	$(BIN)/python tests/golden.py

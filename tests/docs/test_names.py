@@ -1,4 +1,4 @@
-"""The pages on statistics name code that there is."""
+"""The pages on statistics name code that there is, and one version stands everywhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-PAGES = Path(__file__).parents[2] / "docs" / "statistics"
+import dpaudit
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "statistics"
 NAMES = {
     name
     for page in PAGES.glob("*.md")
@@ -27,3 +30,18 @@ def resolve(name):
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_a_name_on_a_page_is_there(name):
     assert resolve(name) is not None
+
+
+def test_one_version_and_its_date_everywhere():
+    """What `make wheels` installs says this version, too."""
+    version, date = re.escape(dpaudit.__version__), r"(\d{4}-\d\d-\d\d)"
+    dates = set()
+    for name, lines in {
+        "pyproject.toml": rf'^version = "{version}"$',
+        "CITATION.cff": rf"^version: {version}\ndate-released: {date}$",
+        "CHANGELOG.md": rf"^# Changelog\n\n## {version} \({date}\)$",
+    }.items():
+        found = re.search(lines, (ROOT / name).read_text(encoding="utf-8"), re.M)
+        assert found, name
+        dates.update(found.groups())
+    assert len(dates) == 1

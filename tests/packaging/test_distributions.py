@@ -10,6 +10,9 @@ import pytest
 from support.distributions import CONSTRAINTS, PIP, ROOT, built, environment, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+with (ROOT / "pyproject.toml").open("rb") as file:
+    PROJECT = tomllib.load(file)["project"]
+VERSION = PROJECT["version"]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 
@@ -43,12 +46,10 @@ def test_the_page_of_an_index_shows_the_readme(distributions, tmp_path):
 
 
 def test_classifiers_name_the_pythons_that_are_tested():
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        project = tomllib.load(file)["project"]
     start = "Programming Language :: Python :: "
-    named = [text.removeprefix(start) for text in project["classifiers"] if start in text]
+    named = [text.removeprefix(start) for text in PROJECT["classifiers"] if start in text]
     assert tuple(named) == PYTHONS
-    assert project["requires-python"] == f">={PYTHONS[0]}"
+    assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
 
 
 @pytest.mark.parametrize("version", PYTHONS)
@@ -79,11 +80,14 @@ def test_it_audits(kind, version, distributions, tmp_path):
         assert "Warning" not in done.stderr
         return done.stdout
 
-    laplace = ("numpy:laplace", "--claim", "laplace:scale=1", "--samples", "1e5")
+    normal = ("numpy:normal", "--claim", "gaussian:sigma=1", "--samples", "1e6")
+    assert dpaudit("--version").strip() == f"dpaudit {VERSION}"
     assert "Exit codes" in dpaudit("--help")
     assert "goodness-of-fit" in dpaudit("list", "tests")
-    out = dpaudit("audit", *laplace, "--alpha", "1e-6", "--format", "json", "--out", "audit")
+    assert "whitened" in dpaudit("list", "samplers")
+    out = dpaudit("audit", *normal, "--alpha", "1e-6", "--format", "json", "--out", "audit")
     assert json.loads(out)["verdict"] == "no-finding"
-    assert (tmp_path / "audit" / "report.html").is_file()
+    dpaudit("demo", "--out", "demo", "--jobs", "1")
+    assert all((tmp_path / out / "report.html").is_file() for out in ("audit", "demo"))
     claim = ("--neighbours", "0,1", "--claim-epsilon", "1")
     assert "Finding" in dpaudit("mechanism", "numpy:laplace", *claim, code=1)
