@@ -92,7 +92,7 @@ def plan() -> list[Study]:
 
 
 def _study(name: str, row: dict[str, object]) -> Study:
-    known = {"run": (f"dpaudit run {name} --out {{out}} --resume",)}
+    known: dict[str, object] = {"run": (f"dpaudit run {name} --out {{out}} --resume",)}
     known |= {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
     if "minutes" not in row:
         spec = SPECS / f"{name}.toml"

@@ -37,7 +37,7 @@ def run_stale(studies: list[Study], *, jobs: int, budget: float) -> int:
     if changed:
         raise SystemExit(
             f"{changed.splitlines()[0].strip()}: not committed; a result is of a commit: "
-            "commit, or put the changes away (changes in docs/ may stay, and tables that studies write)"
+            "commit, or put the changes away (docs/ and tables that studies write may differ)"
         )
     waiting = [study for study in studies if any(stale(study, Record.of(study.name)))]
     able = [study for study in waiting if not any(study.missing())]

@@ -1,7 +1,7 @@
-"""Notes each file of the checkout and each package that a process reads, in EVIDENCE_TRACE.
+"""Notes in EVIDENCE_TRACE which files of the checkout a process runs or opens, and which packages.
 
 Python imports this module at the start where its folder is on PYTHONPATH. Forks note in the same
-file, and so do the programs that they start.
+file, and so do the programs that they start. Source that is only read, to hash it, is not noted.
 """
 
 import contextlib
@@ -12,26 +12,33 @@ _ROOT = os.environ.get("EVIDENCE_ROOT", "")
 _PACKAGES = os.sep + "site-packages" + os.sep
 
 
+def _path(event: str, args: tuple) -> str:
+    """The file that an audit event of Python is about; an empty text for all others."""
+    if event == "exec":  # a module, when it is imported
+        return getattr(args[0], "co_filename", "")
+    if event == "cpython.run_file":
+        return args[0]
+    if event == "open" and isinstance(args[0], str) and not args[0].endswith((".py", ".pyc")):
+        return args[0]
+    return ""
+
+
 def _note(path: str) -> str:
     """What is noted of a path: one inside the checkout, or the top level of a package."""
     if _PACKAGES in path:
         return "package " + path.rpartition(_PACKAGES)[2].partition(os.sep)[0]
-    if not path.startswith(_ROOT + os.sep):
-        return ""
-    folder, _, name = path.rpartition(os.sep)
-    if name.endswith(".pyc"):  # the source of what was compiled before
-        path = os.path.join(os.path.dirname(folder), name.split(".")[0] + ".py")
-    return path[len(_ROOT) + 1 :]
+    return path.removeprefix(_ROOT + os.sep) if path.startswith(_ROOT + os.sep) else ""
 
 
 def _watch(file: int) -> None:
-    seen = set()
+    seen = {""}
 
     def hook(event: str, args: tuple) -> None:
-        if event == "open" and isinstance(args[0], str) and args[0] not in seen:
-            seen.add(args[0])
-            note = _note(os.path.abspath(args[0]))
-            if note and note not in seen:
+        path = _path(event, args)
+        if path not in seen:
+            seen.add(path)
+            note = _note(os.path.abspath(path))
+            if note not in seen:
                 seen.add(note)
                 os.write(file, (note + "\n").encode("utf-8", "surrogateescape"))
 
