@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from evidence import code, plan, record, running
 from evidence.__main__ import status
+from evidence.changes import changes
 from evidence.plan import Study
 
 
@@ -31,8 +32,8 @@ def checkout(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     for module in (code, plan, record, running):
         monkeypatch.setattr(module, "ROOT", tmp_path)
-    for module in (plan, record):
-        monkeypatch.setattr(module, "RESULTS", tmp_path / "docs" / "results")
+    for module in (plan, record, sys.modules["evidence.changes"]):
+        monkeypatch.setattr(module, "RESULTS", tmp_path / "docs" / "studies" / "results")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for cached in (code.file_hash, code.pins):
         cached.cache_clear()
@@ -143,6 +144,25 @@ def test_the_plan_has_every_folder_of_results_and_nothing_unknown():
     assert 1 <= sum(row.gpu for row in planned.values()) <= 3
     with pytest.raises(SystemExit, match=r"study=zoology: not in plan\.toml"):
         plan.chosen(["zoology"])
+
+
+def test_verdicts_that_changed_are_listed(checkout):
+    """By the settings of their grid, or by name; numbers that are no verdict do not count."""
+    own, grid = study(), [{"settings": {"grid": {"case": "", "samples": 0}}}]
+    rows = [{"case": "a", "samples": n, "found": True, "p": 0.1} for n in (1, 2)]
+    for number in range(2):
+        own.results.mkdir(parents=True, exist_ok=True)
+        (own.results / "results.json").write_text(json.dumps({"cells": grid, "rows": rows}))
+        rows[number] |= {"found": False, "p": 0.2}
+        commit(checkout)
+    assert list(changes(own, "HEAD")) == []
+    assert list(changes(own, "HEAD~")) == ["tried: a, 1: found=True → found=False"]
+    (own.results / "results.json").write_text(json.dumps({"rows": [{"name": "b", "ok": 1}]}))
+    assert list(changes(own, "HEAD")) == [
+        "tried: a, 1: found=False → no row",
+        "tried: a, 2: found=True → no row",
+        "tried: b: no row → ok=1",
+    ]
 
 
 def test_a_record_is_json_of_one_line_per_field(tmp_path):
