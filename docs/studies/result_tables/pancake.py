@@ -10,7 +10,9 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from result_tables.reading import ROOT, interval, line, results, rows
+from evidence.code import ROOT
+
+from result_tables.reading import interval, line, results, rows
 
 __all__ = ["difference", "differs", "gradients", "in_print", "published", "runs"]
 
