@@ -107,7 +107,7 @@ def test_the_tables_of_mitigations() -> None:
 def sentences() -> Iterator[tuple[str, str]]:
     """Numbers in sentences, with the words around them, by page of `docs/studies/` or README."""
     for page, found in (
-        ("blackbox", [*zoo(), *unseen(), *calibrated(), batteries()]),
+        ("blackbox", [*zoo(), *unseen(), *calibrated()]),
         ("predictable", real()),
         ("floating_point", floating_point()),
         ("keyless", keyless()),
@@ -160,21 +160,6 @@ def zoo() -> Iterator[str]:
     missed = [row["specimen"] for row in rows("zoo") if not row["found"]]
     yield f"The {len(missed)} misses"
     yield from (f"`{name}`" for name in missed)
-
-
-def batteries() -> str:
-    flawed = [row["by"] for row in rows("other-batteries") if row["flawed"]]
-    assert not any(
-        s["found"]
-        for row in rows("other-batteries")
-        if not row["flawed"]
-        for s in row["by"].values()
-    )
-    told = (
-        f"{name} {sum(row[name]['found'] for row in flawed)} of {len(flawed)}"
-        for name in ("audit", "Rabbit", "PractRand")
-    )
-    return ", ".join(told).replace("audit", "The audit found", 1)
 
 
 def topdown() -> Iterator[str]:
