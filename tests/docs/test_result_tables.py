@@ -236,6 +236,9 @@ def keyless() -> Iterator[str]:
     yield f"estimates of {' and '.join(sorted(lost))}"
 
 
+VERDICTS = {"finding", "no-finding"}  # every program was there, and ran
+
+
 def real() -> Iterator[str]:
     """How many samplers of other languages are findings, and in how many noise is predicted."""
     found = [row for row in rows("real-samplers") if row["found"]]
@@ -243,6 +246,7 @@ def real() -> Iterator[str]:
     predicted = sum(not foretells.isdisjoint(row["by"]) for row in found)
     yield f"{len(found)} of {len(rows('real-samplers'))} are findings; in {predicted} of them"
     right = rows("real-samplers-right")
+    assert not {row["verdict"] for row in (*rows("real-samplers"), *right)} - VERDICTS
     false = sum(row["found"] for row in right)
     high = float(scipy.special.betaincinv(false + 1, len(right) - false, 0.975))
     yield f"{len(right)} audits of thirty"
