@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import scipy
-from result_tables import MARKED, PAGES, TABLES, written, wrong_rows
+from result_tables import MARKED, PAGES, TABLES, audits, written, wrong_rows
 from result_tables.audits import zoo_whole
 from result_tables.defences import costs, mitigations, submissions
 from result_tables.reading import ROOT, interval, results, rows
 
 from dpaudit.accounting.hardness import measured
 from dpaudit_studies.evidence import peers_tables
+from dpaudit_studies.real_samplers import CASES
 
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PAGES}
 MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")
@@ -94,6 +95,27 @@ def test_no_table_of_numbers_goes_unchecked() -> None:
         ):
             first = head.strip("| ").partition(" | ")[0]
             assert first in UNCHECKED or not re.search(r"\d", body), (page, head)
+
+
+def test_the_table_of_batteries_names_what_only_another_finds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finds = {"Rabbit": {"Tcl: rand()", "C: rand"}, "audit": {"C: rand"}}
+    finds["PractRand"] = {"Python: numpy.PCG64"}  # a right one
+    made = [
+        {
+            "sampler": case.name,
+            "generator": case.generator,
+            "by": {k: {"found": case.name in v, "cpu_seconds": 1.0} for k, v in finds.items()},
+        }
+        for case in CASES.values()
+    ]
+    monkeypatch.setattr(audits, "rows", lambda name: made)
+    *kinds, whole, right, cpu = audits.batteries()
+    assert whole == f"| **all of these** | {len(CASES) - 19} | 1 | 2 | 0 | `Tcl: rand()` (Rabbit) |"
+    assert right.endswith(" | 19 | 0 | 0 | 1 | `Python: numpy.PCG64` (PractRand) |")
+    assert cpu == f"| CPU seconds | {len(CASES)} | 86 | 86 | 86 |  |"
+    assert sum(int(row.split(" | ")[1]) for row in kinds) == len(CASES) - 19
 
 
 def test_the_tables_of_mitigations() -> None:
