@@ -29,7 +29,6 @@ _DIGITS = 8
 _LEADING = 12  # digits that are left to other tests
 _STRETCH = 1 << 13
 _VALUES = 1 << 18
-_TOGETHER = 16  # stretches that are transformed at once: 20 MB
 _FEWEST = 64
 _LAGS = 1 << 12
 _HEAD = 512  # values of each call that are compared with those of the call before
@@ -295,21 +294,17 @@ def _order(
 
 
 def _correlations(stretches: list[Array], length: int, left: Places, right: Places) -> Array:
-    """Σ_t a(t)·b(t + lag) of pairs of series a, b of stretches (series, n ≤ length), by lag.
+    """Σ_t a(t)·b(t + lag) of pairs of series a ≤ b of stretches (series, n ≤ length), by lag.
 
     Shape (pairs, 2·length); lags from the middle on are negative ones.
     """
     series = len(stretches[0])
-    total = np.zeros((length + 1, series, series), np.complex128)
-    for start in range(0, len(stretches), _TOGETHER):
-        some = stretches[start : start + _TOGETHER]
-        filled = np.zeros((len(some), series, 2 * length))
-        for place, rows in zip(filled, some, strict=True):
-            place[:, : rows.shape[1]] = rows
-        # frequency, stretch, series
-        by_frequency = np.ascontiguousarray(scipy.fft.rfft(filled).transpose(2, 0, 1))
-        total += np.ascontiguousarray(by_frequency.conj().transpose(0, 2, 1)) @ by_frequency
-    return np.asarray(scipy.fft.irfft(total[:, left, right].T, 2 * length))
+    total = np.zeros((series, series, length + 1), np.complex128)
+    for rows in stretches:
+        by_frequency = scipy.fft.rfft(rows, 2 * length)
+        for a in np.unique(left):
+            total[a, a:] += by_frequency[a].conj() * by_frequency[a:]
+    return np.asarray(scipy.fft.irfft(total[left, right], 2 * length))
 
 
 def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[Part]:
