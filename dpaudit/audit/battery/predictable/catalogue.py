@@ -258,7 +258,7 @@ def _places(
 def _unknown(seeding: Seeding, magnitudes: Floats, seeds: Seeds) -> npt.NDArray[np.bool_]:
     """Columns whose last magnitude takes more numbers, or numpy itself."""
     unknown = np.isnan(magnitudes[-1])
-    return unknown if seeding.exact is None else unknown & (seeds < _EXACT)
+    return np.asarray(unknown if seeding.exact is None else unknown & (seeds < _EXACT))
 
 
 @cache

@@ -95,11 +95,10 @@ class Windows:
     def numbers(self) -> list[float]:
         """Numbers that a sampler could make a seed of: values it received, and its first ones.
 
-        The latter as they are and in units of the scale, each number once.
+        The latter as they are and in units of the scale.
         """
         first_values = [float(v) for _, text in self._sources for v in text[:PREFIX]]
-        units = (v / self._scale for v in first_values)
-        return list(dict.fromkeys([*self._numbers, *first_values, *units]))
+        return [*self._numbers, *first_values, *(v / self._scale for v in first_values)]
 
     def index(self) -> Index:
         """All windows, to look values up in."""
