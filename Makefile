@@ -10,10 +10,10 @@ CIFAR := vgg19-bn resnet50 mobilenet-v2
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
-.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow golden mutants portable bench gpu calibrate clean zoo peers catalogue size
+.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow golden mutants portable bench gpu calibrate clean evidence evidence-status zoo peers catalogue size
 
 help: ## What there is
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: $(READY) ## Make .venv and install everything into it
 
@@ -120,6 +120,13 @@ gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, g
 	for model in $(CIFAR); do $(CUDA) -m dpaudit train $$model --device cuda --resume || exit; done
 	for name in gpm-table2 gpm-table3; do $(CUDA) -m dpaudit run $$name --device cuda --out runs/$$name --resume && mkdir -p docs/studies/results/$$name && cp runs/$$name/results.json docs/studies/results/$$name/ || exit; done
 	mkdir -p docs/studies/results/gpu && $(CUDA) benchmarks/noise.py --device cuda > docs/studies/results/gpu/bench_noise.txt && cat docs/studies/results/gpu/bench_noise.txt
+
+EVIDENCE = PYTHONPATH=docs/studies $(BIN)/python -m evidence
+evidence: $(READY) ## Run every study whose result is stale, cheapest first (ONLY='NAME …', HOURS=: begin none later; go on with the same command)
+	$(EVIDENCE) run $(ONLY) $(if $(HOURS),--hours $(HOURS))
+
+evidence-status: $(READY) ## Which results are of another state of the code, and why
+	@$(EVIDENCE) status $(ONLY)
 
 zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour or more; go on with the same command)
 	$(BIN)/dpaudit run zoo --out runs/zoo --resume
