@@ -32,7 +32,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dpaudit.audit import audit_sampler
     from dpaudit.audit.mechanism import audit_datasets, audit_mechanism
-    from dpaudit.audit.replay import replay
+    from dpaudit.audit.replay.run import replay
     from dpaudit.audit.training import audit_loader, audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
     from dpaudit.queries.opacus import secure_noise
@@ -47,7 +47,7 @@ _HOMES = {
     "audit_optimizer": "optimizers",
     "audit_sampler": "audit",
     "audit_training": "audit.training",
-    "replay": "audit.replay",
+    "replay": "audit.replay.run",
     "secure_noise": "queries.opacus",
     "write_report": "report",
 }

@@ -25,7 +25,7 @@ from dpaudit.results.text import printable
 from dpaudit.targets.callables import reproducible, subject
 
 if TYPE_CHECKING:
-    from dpaudit.audit.replay import ReplayResult
+    from dpaudit.audit.replay.request import ReplayResult
 
 __all__ = ["RELEASES", "Auditor"]
 
@@ -161,7 +161,7 @@ class Auditor:
             UsageError: no function that another process can import, or an unknown option.
         """
         __tracebackhide__ = True
-        from dpaudit.audit.replay import replay  # not at the top: few tests replay
+        from dpaudit.audit.replay.run import replay  # not at the top: few tests replay
 
         own: dict[str, Any] = {"alpha": self._alpha, "seed": self._own_seed()}
         result = replay(pipeline, data, **{**own, **options})

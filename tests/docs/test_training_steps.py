@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from result_tables.reading import RESULTS, ROOT
+from evidence.code import ROOT
+from evidence.plan import RESULTS
 
 
 def cells(text: str) -> dict[str, list[str]]:

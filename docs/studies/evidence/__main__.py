@@ -1,10 +1,11 @@
-"""`PYTHONPATH=docs/studies python -m evidence run|status [STUDY …]`."""
+"""`PYTHONPATH=docs/studies python -m evidence run|status|changed [STUDY …]`."""
 
 from __future__ import annotations
 
 import argparse
 import os
 
+from evidence.changes import changes
 from evidence.plan import Study, chosen
 from evidence.record import Record, stale
 from evidence.running import run_stale
@@ -32,14 +33,20 @@ def status(studies: list[Study]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="evidence", description=__doc__)
-    parser.add_argument("what", choices=("run", "status"))
+    parser.add_argument("what", choices=("run", "status", "changed"))
     parser.add_argument("studies", nargs="*", metavar="STUDY", help="names of the plan; all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="studies at once; cores")
     parser.add_argument("--hours", type=float, default=24, help="begin none after so many hours")
+    parser.add_argument("--since", default="HEAD", help="changed: the commit to compare with")
     args = parser.parse_args()
     studies = chosen(args.studies)
     if args.what == "status":
         return status(studies)
+    if args.what == "changed":
+        for study in studies:
+            for change in changes(study, args.since):
+                print(change)
+        return 0
     return run_stale(studies, jobs=max(1, args.jobs), budget=args.hours)
 
 

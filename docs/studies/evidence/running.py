@@ -33,8 +33,7 @@ def run_stale(studies: list[Study], *, jobs: int, budget: float) -> int:
     Raises:
         SystemExit: the checkout has changes that no commit has.
     """
-    changed = git("status", "--porcelain", "--", ".", ":!docs", ":!dpaudit/*.csv")
-    if changed:
+    if changed := _changed():
         raise SystemExit(
             f"{changed.splitlines()[0].strip()}: not committed; a result is of a commit: "
             "commit, or put the changes away (docs/ and tables that studies write may differ)"
@@ -61,6 +60,11 @@ def run_stale(studies: list[Study], *, jobs: int, budget: float) -> int:
     return 0 if len(done) == len(waiting) and all(done) else 1
 
 
+def _changed() -> str:
+    """Changes that no commit has, apart from documents and tables that studies write."""
+    return git("status", "--porcelain", "--", ".", ":!docs", ":!dpaudit/*.csv")
+
+
 def _run(study: Study) -> bool:
     """One study, with its record; False, and said why, if a command failed."""
     code = commit()
@@ -85,6 +89,12 @@ def _run(study: Study) -> bool:
         if not (study.results / name).exists():
             _say(study, f"failed: {name} is not there")
             return False
+    if commit() != code or _changed():
+        _say(study, "failed: the code changed while it ran")
+        return False
+    if not (study.out / "trace").exists():
+        _say(study, "failed: no process noted what it used; is one of them Python?")
+        return False
     files, packages = dependencies((study.out / "trace").read_text(errors="replace").splitlines())
     Record(
         commit=code,

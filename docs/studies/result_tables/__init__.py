@@ -1,8 +1,8 @@
 """The tables of measured results in the documents, built from `docs/studies/results/`.
 
 A table between `<!-- NAME -->` and `<!-- end -->` on a page has the rows that `TABLES[NAME]()`
-yields, under a head of its own. `PYTHONPATH=docs/studies python -m result_tables` writes them
-all anew.
+yields, under a head of its own, and below them the commits of the results that they are from.
+`PYTHONPATH=docs/studies python -m result_tables` writes them all anew.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from evidence.code import ROOT
+from evidence.plan import RESULTS
+from evidence.record import Record
+
 from result_tables import (
     audits,
     defences,
     deployments,
+    folders,
     ftrl,
     histories,
     keyless,
@@ -26,17 +31,24 @@ from result_tables import (
     replays,
     sequential,
 )
-from result_tables.reading import ROOT
+from result_tables.reading import READ
 
 __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
 
-PAGES: tuple[Path, ...] = (ROOT / "README.md", *sorted((ROOT / "docs" / "studies").glob("*.md")))
-MARKED = re.compile(r"(<!-- ([\w-]+) -->\n\|.*\n\|[-|: ]+\n)((?:\|.*\n)*)(\n?<!-- end -->)")
+PAGES: tuple[Path, ...] = (
+    ROOT / "README.md",
+    *sorted((ROOT / "docs" / "studies").glob("*.md")),
+    RESULTS / "README.md",
+)
+MARKED = re.compile(
+    r"(<!-- ([\w-]+) -->\n\|.*\n\|[-|: ]+\n)((?:\|.*\n)*)((?:\n.+\n)?\n?<!-- end -->)"
+)
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "bpia": papers.bpia,
     "census-files": deployments.census_files,
     "dp-ftrl-audit": ftrl.audit,
     "gpm": papers.gpm,
+    "folders": folders.folders,
     "history": histories.bad,
     "keyless-frontier": keyless.frontier,
     "libraries": audits.libraries,
@@ -67,15 +79,26 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
 
 
 @functools.cache
-def _table(name: str) -> tuple[str, ...]:
-    return tuple(TABLES[name]())
+def _table(name: str) -> tuple[tuple[str, ...], str]:
+    """Its rows, and the commits of the studies that were read for them."""
+    READ.clear()
+    rows = tuple(TABLES[name]())
+    by: dict[str, list[str]] = {}
+    for study in sorted(READ):
+        record = Record.of(study)
+        at = f"commit {record.commit}, {record.day}" if record else "before commits were recorded"
+        by.setdefault(at, []).append(study)
+    if not by:
+        return rows, ""
+    said = "; ".join(at if len(by) == 1 else f"{', '.join(of)}: {at}" for at, of in by.items())
+    return rows, f"\n*Results: {said}.*\n"
 
 
 def wrong_rows(page: str) -> list[str]:
     """Rows of marked tables that the results do not give, and rows that the page lacks."""
     wrong = []
     for _, name, body, _ in MARKED.findall(page):
-        shown, want = body.splitlines(), list(_table(name))
+        shown, want = body.splitlines(), list(_table(name)[0])
         wrong += [f"{name}: shown {row}" for row in shown if row not in want]
         wrong += [f"{name}: lacks {row}" for row in want if row not in shown]
         if not wrong and shown != want:
@@ -85,6 +108,9 @@ def wrong_rows(page: str) -> list[str]:
 
 def written(page: str) -> str:
     """The page with every marked table as the results have it."""
-    return MARKED.sub(
-        lambda found: found[1] + "".join(f"{row}\n" for row in _table(found[2])) + found[4], page
-    )
+
+    def anew(found: re.Match[str]) -> str:
+        rows, said = _table(found[2])
+        return "\n".join([found[1] + "\n".join(rows), said, "<!-- end -->"])
+
+    return MARKED.sub(anew, page)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from result_tables.reading import RESULTS, line, results
+from evidence.plan import RESULTS
+
+from result_tables.reading import line, results
 
 __all__ = ["bad"]
 
@@ -16,7 +18,7 @@ def _libraries() -> list[str]:
 
 
 def _rows(library: str) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = results(f"history/{library}")["rows"]
+    found: list[Mapping[str, Any]] = results("history", f"{library}/results.json")["rows"]
     return found
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from result_tables.reading import RESULTS, line
+from result_tables.reading import line, results
 
 _RELEASES = (16, 256, 4_096, 65_536, 1 << 20)
 
 
 def short() -> Iterator[str]:
     """Percent of trials found after so many releases, by `evidence.nonce_birthday`."""
-    path = RESULTS / "seed-in-noise" / "birthday.json"
-    found_after = json.loads(path.read_text(encoding="utf-8"))["found_after"]
+    found_after = results("seed-in-noise", "birthday.json")["found_after"]
     for bits, numbers in found_after.items():
         own, pairs = np.array(numbers), 2.0 ** (int(bits) + 1)
         chances = [-math.expm1(-n * (n - 1) / pairs) for n in _RELEASES]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from result_tables.reading import RESULTS, line
+from result_tables.reading import line, results
 
 Row = Mapping[str, Any]
 
 
 def _rows(part: str) -> Mapping[str, Row]:
-    text = (RESULTS / "prove" / f"{part}.json").read_text(encoding="utf-8")
-    found: Mapping[str, Row] = json.loads(text)["rows"]
+    found: Mapping[str, Row] = results("prove", f"{part}.json")["rows"]
     return found
 
 

@@ -8,13 +8,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[3]
-RESULTS = ROOT / "docs" / "studies" / "results"
+from evidence.plan import RESULTS
+
+READ: set[str] = set()
+"""The studies whose results were read since this was last cleared."""
+
+
+def results(study: str, file: str = "results.json") -> Mapping[str, Any]:
+    READ.add(study)
+    return _document(RESULTS / study / file)
 
 
 @cache
-def results(name: str) -> Mapping[str, Any]:
-    path = RESULTS / name / "results.json"
+def _document(path: Path) -> Mapping[str, Any]:
     found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 

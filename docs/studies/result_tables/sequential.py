@@ -23,7 +23,7 @@ def _both(counts: Sequence[int | None]) -> str:
 
 def _rows(name: str, alpha: str, *variants: str) -> Iterator[str]:
     pools: dict[str, list[int | None]] = {}
-    for row in results("sequential")[name]:
+    for row in results("sequential", f"{name}.json")["rows"]:
         counts: Mapping[str, Any] = {
             "ours": row["ours"][alpha],
             **{v: row.get("published", {}).get(v, {}).get(alpha) for v in variants},
@@ -38,7 +38,8 @@ def _rows(name: str, alpha: str, *variants: str) -> Iterator[str]:
 
 def until() -> Iterator[str]:
     """At the catalogue's own claim."""
-    fixed = results("sequential")["fixed"]
+    found = results("sequential", "fixed.json")["rows"]
+    fixed = {row["mechanism"]: row["fixed"]["0.01"] for row in found if "fixed" in row}
     rows = list(_rows("until", "0.01"))
     for text in rows[:-1]:
         least = fixed[text.split("|")[1].strip()]
@@ -53,7 +54,7 @@ def small() -> Iterator[str]:
 
 def price() -> Iterator[str]:
     """The bound of the same releases, sequential and fixed."""
-    for row in results("sequential")["price"]:
+    for row in results("sequential", "price.json")["rows"]:
         ratio = f"{row['bets'] / row['fixed']:.2f}" if row["fixed"] else "–"
         bounds = f"{row['fixed']:.2f}", f"{row['bets']:.2f}"
         yield line([row["mechanism"], row["true"], *bounds, ratio])

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpaudit.audit.mechanism.question import read_bounds
 from dpaudit.audit.options import (
     AlphaOfBounds,
     By,
@@ -105,6 +104,8 @@ class ReplayOptions:
     @property
     def limits(self) -> Any:
         """The bounds as a mapping, or as a pair for all fields; None without."""
+        from dpaudit.audit.mechanism.question import read_bounds  # with all of the audit
+
         return read_bounds(self.bounds) if isinstance(self.bounds, str) else self.bounds
 
     def command(self, target: str, claim: ClaimOptions) -> str:

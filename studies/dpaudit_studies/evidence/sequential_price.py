@@ -94,7 +94,7 @@ def price(cases: list[Case], keep: Path, *, streams: int, n: int, seed: int) -> 
         ratio = f"{bound / fixed:8.2f}" if fixed else f"{'-':>8}"
         print(f"{case.name:22}{case.true:>7}{fixed:8.2f}{bound:12.2f}{ratio}", flush=True)
         rows.append({"mechanism": case.name, "true": case.true, "fixed": fixed, "bets": bound})
-        write(keep / "price.json", rows)
+        write(keep / "price.json", {"rows": rows})
     if ratios:
         print(f"\nmedian ratio of {len(ratios)} mechanisms: {statistics.median(ratios):.2f}")
 

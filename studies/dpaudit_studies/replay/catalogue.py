@@ -34,7 +34,7 @@ globals().update(PIPELINES)  # the replay asks for them by name
 
 def replayed(number: int) -> dict[str, Any]:
     """What a replay of one mechanism says, beside its true ε."""
-    from dpaudit.audit.replay import replay
+    from dpaudit.audit.replay.run import replay
 
     case = catalogue.CASES[number]
     result = replay(

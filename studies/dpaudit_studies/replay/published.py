@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import dpaudit
-from dpaudit.audit.replay import ReplayResult, replay
+from dpaudit.audit.replay.request import ReplayResult
+from dpaudit.audit.replay.run import replay
 from dpaudit.errors import DpauditError
 from dpaudit_studies.evidence import MACHINE, write
 

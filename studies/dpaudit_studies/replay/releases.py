@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dpaudit.audit.replay import replay
+from dpaudit.audit.replay.run import replay
 from dpaudit.errors import DpauditError
 from dpaudit_studies.evidence import MACHINE, options, write
 from dpaudit_studies.replay.published import HERE, PAIRS, judged

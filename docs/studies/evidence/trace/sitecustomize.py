@@ -37,9 +37,7 @@ def _watch(file: int) -> None:
         path = _path(event, args)
         if path not in seen:
             seen.add(path)
-            note = _note(os.path.abspath(path))
-            if note not in seen:
-                seen.add(note)
+            if note := _note(os.path.abspath(path)):
                 os.write(file, (note + "\n").encode("utf-8", "surrogateescape"))
 
     sys.addaudithook(hook)
