@@ -28,6 +28,7 @@ UNCHECKED = {  # tables with digits that no results file gives, by the first cel
     "navigation source": "the specification's laws, which tests/dpaudit_deployments/"
     "attribution/test_laws.py computes",
     "source": "what is published where",
+    "samplers of": "names of packages",
     "`dpaudit deployment apple --config …`": "run by the page itself, "
     "and by tests/dpaudit_local/apple/",
     "you have": "where to start",
