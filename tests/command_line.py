@@ -32,6 +32,7 @@ def script(path, *args, cwd=None):
 
 def _run(argv, call, cwd):
     folder = contextlib.chdir(cwd) if cwd else contextlib.nullcontext()
+    before = set(sys.modules)
     with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err, folder:
         with _redirected(1, "stdout", out), _redirected(2, "stderr", err), _argv(argv):
             try:
@@ -40,6 +41,9 @@ def _run(argv, call, cwd):
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else int(end.code is not None)
         texts = [file.read().decode() for file in (out, err) if not file.seek(0)]
+    for name in set(sys.modules) - before:  # what lies in a folder of one test
+        if cwd and str(getattr(sys.modules[name], "__file__", "")).startswith(f"{cwd}/"):
+            del sys.modules[name]
     return subprocess.CompletedProcess(argv, code, *texts)
 
 

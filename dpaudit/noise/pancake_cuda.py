@@ -92,8 +92,8 @@ def _bits(seed, c0, c1, c2):  # type: ignore[no-untyped-def]
 def _pair(x, y, sigma, FAST: tl.constexpr):  # type: ignore[no-untyped-def]
     """Two independent N(0, σ²) of two tensors of 32 random bits."""
     u = x.to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
-    # 1 − u without u's rounding
-    t = (~x).to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
+    # 1 − u without u's rounding, from ~x (NumPy refuses the −1 that the interpreter makes of ~)
+    t = (x ^ 0xFFFFFFFF).to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
     near = t * (2.0 + t * (1.0 + t * (0.6666667 + t * (0.5 + t * (0.4 + t * 0.33333334)))))
     log = libdevice.fast_log2f(u) if FAST else tl.log2(u)
     r = tl.sqrt(tl.where(t < 0.0625, near, log * -1.3862944)) * sigma

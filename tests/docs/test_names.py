@@ -1,11 +1,13 @@
-"""The pages on statistics name code that there is, and one version stands everywhere."""
+"""The pages on statistics, and the mutants, name code that there is; one version everywhere."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
+import mutants
 import pytest
 
 import dpaudit
@@ -30,6 +32,12 @@ def resolve(name):
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_a_name_on_a_page_is_there(name):
     assert resolve(name) is not None
+
+
+def test_the_code_of_each_mutant_is_there():
+    for mutant in tomllib.loads(mutants.TABLE.read_text(encoding="utf-8"))["mutant"]:
+        place = mutants.ROOT / mutants.file_of(mutant["function"])
+        mutants.mutated(place.read_text(encoding="utf-8"), mutant)  # else SystemExit
 
 
 def test_one_version_and_its_date_everywhere():

@@ -387,7 +387,8 @@ class Ranked:
 
 def test_a_comparison_that_only_looks_like_a_dataclass_one_is_refused() -> None:
     names: dict[str, object] = {"random": random}
-    exec("def __lt__(self, other):\n    return random.random() < 0.5", names)
+    code = "def __lt__(self, other):\n    return random.random() < 0.5"
+    exec(compile(code, "<nowhere>", "exec"), names)  # <string> is the script of `python -c`
 
     def ordered(rng):
         return Ranked(rng.getrandbits(1)) < Ranked(1)

@@ -21,6 +21,7 @@ from dpaudit.experiments import load_spec
 from dpaudit.experiments.measure import Cell
 from dpaudit.protocols import Request
 from dpaudit.randomness import KeyedStream
+from dpaudit_studies import real_samplers
 from dpaudit_studies.libraries import measures
 from dpaudit_studies.libraries.cases import CASES, case
 from dpaudit_studies.real_samplers import CASES as PROGRAMS
@@ -172,10 +173,15 @@ def test_a_row_names_the_cause() -> None:
 
 def test_what_is_not_installed_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = replace(LANGUAGES["Octave"], run=("no-such-language", "{source}"))
-    monkeypatch.setattr(module, "LANGUAGES", {**LANGUAGES, "Octave": absent})
+    monkeypatch.setattr(real_samplers, "LANGUAGES", {**LANGUAGES, "Octave": absent})
     row = measure(_cell("Octave: randn"), None)
-    assert (row["verdict"], "no-such-language" in row["failed"]) == ("not installed", True)
+    assert (row["verdict"], row["failed"].split("; ")) == (
+        "not installed", ["no-such-language: not installed", "apt install octave"]
+    )  # fmt: skip
     assert summary([row]).endswith("Not installed: Octave: randn.")
+    monkeypatch.setattr(real_samplers, "version", lambda command: "")
+    row = measure(_cell("Python: duckdb"), None)
+    assert (row["verdict"], row["failed"].split("; ")[1]) == ("not installed", "pip install duckdb")
 
 
 def test_what_cannot_be_built_says_why() -> None:

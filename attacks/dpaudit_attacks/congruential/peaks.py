@@ -288,6 +288,8 @@ def _polar_magnitudes(one: LinearGenerator, states: Longs, count: int, coordinat
     """Magnitudes (count, n) that n states give; not a number where too many pairs are rejected."""
     magnitudes, at = np.full((count, len(states)), np.nan), np.zeros(len(states), np.int64)
     for _ in range(2 * count + 40):
+        if (at >= count).all():
+            break
         second = one.after(states)
         pair = np.stack([states, second]) * (2 / one.modulus) - 1
         states, square = one.after(second), (pair * pair).sum(axis=0)

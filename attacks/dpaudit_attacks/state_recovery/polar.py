@@ -15,10 +15,11 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.numeric.random_words import jit
 from dpaudit_attacks.state_recovery.inversions import CANONICAL, DOUBLE, Layout, Uniforms
 from dpaudit_attacks.state_recovery.mersenne_state import recover_state, relations
 
-__all__ = ["WAYS", "polar_fits"]
+__all__ = ["WAYS", "join", "polar_fits"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint32]
@@ -106,17 +107,29 @@ def _triples(words: Words, layout: Layout) -> Places:
         for key, at, mask in zip(keys, (place + 1, place + 1, place), masks, strict=True):
             key <<= np.uint64(1)
             key |= (np.bitwise_count(words[:, at] & mask) & 1).astype(np.uint64)
-    triples = []
-    for second in _pair_gaps(_SECOND):
-        for third in _pair_gaps(_THIRD):
-            count = len(words) - third
-            if count <= 0:
-                continue
-            joined = keys[0][:count] ^ keys[1][second : second + count] ^ keys[2][third:]
-            triples += [(i, i + second, i + third) for i in np.flatnonzero(joined == 0)]
-            if len(triples) > len(words):
-                return np.empty((0, 3), np.int64)  # each pair begins one triple at most
-    return np.array(triples, np.int64).reshape(-1, 3)
+    triples = np.empty((len(words), 3), np.int64)
+    near, far = _pair_gaps(_SECOND), _pair_gaps(_THIRD)
+    count = join(*keys, (near.start, near.stop, far.start, far.stop), triples)
+    # each pair begins one triple at most
+    return triples[: count if count <= len(triples) else 0]
+
+
+@jit
+def join(first, second, third, gaps, triples):  # type: ignore[no-untyped-def]
+    """Fill ``triples`` (m, 3) with i, i + a and i + b whose keys (n,) add up to 0 modulo 2.
+
+    ``gaps``: the first and the end of a, and of b. Returns their number, m + 1 if there are more.
+    """
+    count = 0
+    for a in range(gaps[0], gaps[1]):
+        for b in range(gaps[2], gaps[3]):
+            for i in range(len(first) - b):
+                if first[i] ^ second[i + a] == third[i + b]:
+                    if count == len(triples):
+                        return count + 1
+                    triples[count, 0], triples[count, 1], triples[count, 2] = i, i + a, i + b
+                    count += 1
+    return count
 
 
 @cache

@@ -20,7 +20,7 @@ import scipy.special
 from dpaudit.errors import UsageError
 from dpaudit.numeric.generators import tempered
 from dpaudit.numeric.random_words import jit
-from dpaudit_attacks.state_recovery import inversions, philox, threefry
+from dpaudit_attacks.state_recovery import inversions, philox, polar, threefry
 
 __all__ = ["Found", "Noise", "Ranges", "agreement", "find_seed", "use_once", "usual"]
 
@@ -295,5 +295,7 @@ def _starts(
 
 
 def use_once() -> None:
-    """Compile the loop: numba imports much of itself, and compiles, on first use."""
-    _words(np.zeros(1, np.uint64), 0)
+    """Compile the loops: numba imports much of itself, and compiles, on first use."""
+    one = np.zeros(1, np.uint64)
+    _words(one, 0)
+    polar.join(one, one, one, (0, 1, 0, 1), np.empty((0, 3), np.int64))

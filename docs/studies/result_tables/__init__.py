@@ -58,6 +58,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "keyless-frontier": keyless.frontier,
     "libraries": audits.libraries,
     "next-batch": defences.next_batch,
+    "other-batteries": audits.batteries,
     "one-run": one_run.shown,
     "one-run-errors": one_run.errors,
     "opacus-replay": defences.opacus_replay,

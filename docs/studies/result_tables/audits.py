@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from dpaudit.experiments import load_spec
 from dpaudit_studies.evidence.synthetic import table
 from result_tables.reading import line, rows, share
 
@@ -23,6 +25,17 @@ FAMILIES = {
     "other claim": "Laplace and discrete claims (missing odd numbers, wrong law, off by one)",
 }
 
+GENERATORS = {  # by the first that a sampler's generator is like
+    "Mersenne Twister": "Mersenne",
+    "ChaCha20, ISAAC, the system's": "ChaCha|ISAAC|system",
+    "mixed, scrambled or by counter (PCG, SFC, SplitMix, xoroshiro128++, Philox, Threefry)":
+    r"PCG|SFC|SplitMix|xoroshiro|Philox|Threefry",
+    "lagged Fibonacci, subtract with borrow": "lagged|borrow|additive",
+    "linear modulo 2 (Tausworthe, xorshift128+, WELL, r250)": "Tausworthe|xorshift|WELL|^shift",
+    "congruential, also combined, shuffled or inverted": "congruential|carry|modulo|inversive",
+}  # fmt: skip
+BATTERIES = ("audit", "Rabbit", "PractRand")
+
 
 def _found(families: Iterable[str]) -> tuple[int, int, list[int]]:
     """Specimens of these families, how many the audit found, and how many KS, AD, SP 800-22 did."""
@@ -40,6 +53,29 @@ def zoo() -> Iterator[str]:
         yield line([title, f"{ours} of {total}", *others])
     total, ours, others = _found(FAMILIES)
     yield line(["**all**", f"**{ours} of {total}**", *others])
+
+
+def batteries() -> Iterator[str]:
+    """By kind of generator: samplers, who finds how many, and what only another battery finds."""
+    right = set(load_spec("real-samplers-right").grid["sampler"])
+    kinds: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in GENERATORS}
+    honest = "**right ones** of `real-samplers-right`: false alarms"
+    kinds |= {"**all of these**": [], honest: []}
+    for row in rows("other-batteries"):
+        kind = next(k for k, like in GENERATORS.items() if re.search(like, row["generator"]))
+        for each in (honest,) if row["sampler"] in right else (kind, "**all of these**"):
+            kinds[each].append(row)
+    for kind, own in kinds.items():
+        found = (sum(row["by"][name]["found"] for row in own) for name in BATTERIES)
+        behind = [
+            f"`{row['sampler']}` ({' and '.join(others)})"
+            for row in own
+            if (others := [b for b in BATTERIES if row["by"][b]["found"]]) and "audit" not in others
+        ]
+        yield line([kind, len(own), *found, "; ".join(behind) or "–"])
+    every = rows("other-batteries")
+    spent = (sum(row["by"][name]["cpu_seconds"] for row in every) for name in BATTERIES)
+    yield line(["CPU seconds", len(every), *(f"{seconds:,.0f}" for seconds in spent), ""])
 
 
 def zoo_whole() -> str:

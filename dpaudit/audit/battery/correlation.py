@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,8 @@ class Correlation:
         self._sums: dict[str, float] = {}
         self._numbers: dict[str, int] = {}
         self._before: Array | None = None
+        self._within, self._across = np.zeros((2, _LAGS, _LAGS))
+        self._rows = np.zeros(2, np.int64)  # pairs in one of them, and in two consecutive ones
 
     def _add(self, name: str, a: Array, b: Array) -> None:
         if len(a):
@@ -54,13 +57,15 @@ class Correlation:
         if rows < 2:
             return
         a = z[: rows * _LAGS].reshape(rows, _LAGS).astype(np.float32)
-        within, across = (product.astype(np.float64) for product in (a.T @ a, a[:-1].T @ a[1:]))
-        for lag in range(1, _LAGS + 1):
-            name = f"lag {lag}"
-            total = float(np.trace(within, lag)) + float(np.trace(across, lag - _LAGS))
-            self._sums[name] = self._sums.get(name, 0.0) + total
-            pairs = rows * (_LAGS - lag) + (rows - 1) * lag
-            self._numbers[name] = self._numbers.get(name, 0) + pairs
+        self._within += a.T @ a
+        self._across += a[:-1].T @ a[1:]
+        self._rows += np.array([rows, rows - 1])
+
+    def _lags(self) -> Iterator[tuple[str, float, int]]:
+        """Each lag, the sum of its products and their number."""
+        for lag in range(1, _LAGS + 1) if self._rows[0] else ():
+            total = np.trace(self._within, lag) + np.trace(self._across, lag - _LAGS)
+            yield f"lag {lag}", float(total), int(self._rows @ (_LAGS - lag, lag))
 
     def update(self, block: Block) -> None:
         z = block.z.ravel()
@@ -79,15 +84,17 @@ class Correlation:
         self._before = z
 
     def evidence(self, *, alpha: float) -> Evidence:
-        rho = {name: self._sums[name] / n for name, n in self._numbers.items()}
+        lags = list(self._lags())
+        sums = {name: total for name, total, _ in lags} | self._sums
+        numbers = {name: pairs for name, _, pairs in lags} | self._numbers
+        rho = {name: sums[name] / n for name, n in numbers.items()}
         parts = {
-            name: float(normal_two_sided(rho[name] * math.sqrt(n)))
-            for name, n in self._numbers.items()
+            name: float(normal_two_sided(rho[name] * math.sqrt(n))) for name, n in numbers.items()
         }
         if not parts:
             return no_evidence("too few values to correlate")
         worst = min(parts, key=lambda name: parts[name])
-        n = max(self._numbers.values())
+        n = max(numbers.values())
         blind = BlindSpot(
             test="correlation",
             flaw="correlation",
@@ -96,7 +103,7 @@ class Correlation:
             says="dependence between values up to 32 apart that is weaker than this, "
             "and any at other distances",
         )
-        reach = 1.96 / math.sqrt(self._numbers[worst])
+        reach = 1.96 / math.sqrt(numbers[worst])
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=rho[worst],

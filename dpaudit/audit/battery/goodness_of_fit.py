@@ -22,6 +22,7 @@ _GROUPS = 256
 # one-sided: where the outermost groups are split, if enough values are expected
 _TAIL_GROUPS = 1e-3, 1e-4, 1e-5, 1e-6
 _EXPECTED = 10
+_UNUSUAL = 2.5  # standard deviations of a cell's count
 _ORDERS = 8
 _LIKE = ("mean", "scale", "skewness", "tails", *["shape"] * (_ORDERS - 4))
 Array = npt.NDArray[np.float64]
@@ -126,13 +127,17 @@ class GoodnessOfFit:
 def _single_cells(counts: npt.NDArray[np.int64], n: int) -> tuple[float, str]:
     """The most unusual count of one cell: its p-value for all cells tried, and an explanation."""
     p = cell_probabilities()
-    lower = scipy.special.bdtr(counts, n, p)
-    upper = np.where(counts > 0, scipy.special.bdtrc(np.maximum(counts - 1, 0), n, p), 1.0)
+    # any other cell's tail is above 1/CELLS
+    off = np.abs(counts - n * p) / np.sqrt(np.maximum(n * p, 1e-300))
+    some = np.flatnonzero(off >= min(_UNUSUAL, float(off.max())))
+    count = counts[some]
+    lower = scipy.special.bdtr(count, n, p[some])
+    upper = np.where(count > 0, scipy.special.bdtrc(np.maximum(count - 1, 0), n, p[some]), 1.0)
     tail = 2 * np.minimum(lower, upper)
-    worst = int(np.argmin(tail))
+    worst = int(some[np.argmin(tail)])
     low, high = cell_edges()[worst : worst + 2]
     effect = f"{counts[worst]:,} values in [{low:.4f}, {high:.4f}) σ, expected {n * p[worst]:,.1f}"
-    return min(1.0, CELLS * float(tail[worst])), effect
+    return min(1.0, CELLS * float(tail.min())), effect
 
 
 @functools.cache

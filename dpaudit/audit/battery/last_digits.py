@@ -29,7 +29,6 @@ _DIGITS = 8
 _LEADING = 12  # digits that are left to other tests
 _STRETCH = 1 << 13
 _VALUES = 1 << 18
-_TOGETHER = 16  # stretches that are transformed at once: 20 MB
 _FEWEST = 64
 _LAGS = 1 << 12
 _HEAD = 512  # values of each call that are compared with those of the call before
@@ -43,6 +42,7 @@ _ALIKE = 1e-300  # of p-values below this the likeliest cause is reported
 _SIGNS, _SIZES = _DIGITS, _DIGITS + 1  # series in addition to the digits
 
 Array = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ def _order(
     for length, stretches in alike.items():
         near = min(reach, length - 1)
         within = slice(reach - near, reach + near + 1)
-        totals[:, within] += _correlations(stretches, length)[left, right][:, lags[within]]
+        totals[:, within] += _correlations(stretches, length, left, right)[:, lags[within]]
     shares = totals / np.maximum(terms, 1)
     mean = sums / count
     beyond = np.abs(shares - (mean[left] * mean[right])[:, None])
@@ -293,21 +293,18 @@ def _order(
     yield Part(p, f"{_digit(a)} is {other} {where}: {_share(shares[pair, at], int(terms[at]))}")
 
 
-def _correlations(stretches: list[Array], length: int) -> Array:
-    """Σ_t a(t)·b(t + lag) of all series a, b of stretches (series, n ≤ length), by lag.
+def _correlations(stretches: list[Array], length: int, left: Places, right: Places) -> Array:
+    """Σ_t a(t)·b(t + lag) of pairs of series a ≤ b of stretches (series, n ≤ length), by lag.
 
-    Shape (series, series, 2·length); lags from the middle on are negative ones.
+    Shape (pairs, 2·length); lags from the middle on are negative ones.
     """
     series = len(stretches[0])
-    total = np.zeros((length + 1, series, series), np.complex128)
-    for start in range(0, len(stretches), _TOGETHER):
-        some = stretches[start : start + _TOGETHER]
-        filled = np.zeros((len(some), series, 2 * length))
-        for place, rows in zip(filled, some, strict=True):
-            place[:, : rows.shape[1]] = rows
-        by_frequency = scipy.fft.rfft(filled).transpose(2, 1, 0)  # frequency, series, stretch
-        total += by_frequency.conj() @ by_frequency.transpose(0, 2, 1)
-    return np.asarray(scipy.fft.irfft(np.moveaxis(total, 0, 2), 2 * length))
+    total = np.zeros((series, series, length + 1), np.complex128)
+    for rows in stretches:
+        by_frequency = scipy.fft.rfft(rows, 2 * length)
+        for a in np.unique(left):
+            total[a, a:] += by_frequency[a].conj() * by_frequency[a:]
+    return np.asarray(scipy.fft.irfft(total[left, right], 2 * length))
 
 
 def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[Part]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -57,6 +58,7 @@ class Norms:
         self._counts: dict[int, npt.NDArray[np.int64]] = {}
         self._squares: dict[int, list[Array]] = {}
         self._rows = dict[int, int]()
+        self._looked: dict[int, tuple[int, Part, Part]] = {}  # at so many of them
 
     def update(self, block: Block) -> None:
         d = block.z.shape[1]
@@ -81,7 +83,7 @@ class Norms:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         law = {
-            d: kolmogorov_p(counts, scipy.special.chdtr(d, _inner_edges(d) ** 2))
+            d: kolmogorov_p(counts, _below(d))
             for d, counts in self._counts.items()
             if counts.sum() >= _FEWEST_ROWS
         }
@@ -89,9 +91,13 @@ class Norms:
             return no_evidence("too few vectors")
         worst = min(law, key=lambda d: law[d][1])
         distance, rows = law[worst][0], int(self._counts[worst].sum())
-        squares = {d: np.concatenate(self._squares[d]) for d in law if d in self._squares}
-        alike, alike_says = strongest(sorted(_equal(x, d) for d, x in squares.items()))
-        grid, grid_says = strongest(sorted(_on_grids(x, d) for d, x in squares.items()))
+        for d in law:
+            if d in self._squares and self._looked.get(d, (0,))[0] < self._rows[d]:
+                square = np.concatenate(self._squares[d])
+                self._looked[d] = len(square), _equal(square, d), _on_grids(square, d)
+        looked = [self._looked[d] for d in law if d in self._looked]
+        alike, alike_says = strongest(sorted(equal for _, equal, _ in looked))
+        grid, grid_says = strongest(sorted(on_grids for _, _, on_grids in looked))
         effect = (
             f"largest distance of distribution functions {distance:.2e} "
             f"over {rows:,} vectors of {worst}"
@@ -107,9 +113,11 @@ class Norms:
         )
 
 
-def _inner_edges(d: int) -> npt.NDArray[np.float64]:
+@functools.cache
+def _below(d: int) -> Array:
+    """P(|z| < each inner edge of the cells) for vectors of d."""
     edges = math.sqrt(d) - _REACH + np.arange(1, _CELLS) * (2 * _REACH / _CELLS)
-    return np.asarray(np.maximum(edges, 0.0))
+    return np.asarray(scipy.special.chdtr(d, np.maximum(edges, 0.0) ** 2))
 
 
 def _equal(square: Array, d: int) -> Part:

@@ -208,8 +208,7 @@ class Bulk:
             return 1.0, math.inf, ""
         following = [self.count - before for before in self._before]
         later = np.repeat(following, list(map(len, self._values)))
-        order = np.argsort(x)
-        ordered, later = x[order], later[order]
+        ordered = np.sort(x)
         again = np.concatenate([[False], ordered[1:] == ordered[:-1]])
         edges = [0.0, *map(float, strip_edges(claim, _STRIPS)), math.inf]
         least = _FINE_SINGLE if precision.bits <= 24 else _FINE
@@ -219,7 +218,7 @@ class Bulk:
             count = int(again[a:b].sum())
             atom = max(least, heaviest(claim, precision, low, high))
             if count and (b - a) * atom < 0.5:
-                expected = float(later[a:b].sum()) * atom / (1 - (b - a) * atom)
+                expected = float(later[(low <= x) & (x < high)].sum()) * atom / (1 - (b - a) * atom)
                 tails.append(float(scipy.special.gammainc(count, expected)))
         many = int(again.sum())
         runs = np.diff(np.flatnonzero(np.concatenate([~again, [True]]))).astype(np.float64)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpaudit_studies.real_samplers.programs import LANGUAGES, version
+from dpaudit.errors import MissingExtraError
+from dpaudit_studies.real_samplers.programs import COMMONS_MATH, LANGUAGES, Package, version
 
 __all__ = ["CASES", "Case"]
 
@@ -29,14 +30,34 @@ class Case:
         return f"{self.language}: {self.method}"
 
     @property
-    def version(self) -> str:
-        """The version of what draws: of the package, or else of the language."""
+    def package(self) -> Package | None:
+        """What draws, where the language itself does not."""
         package = self.method.partition(".")[0]
         if self.language == "Python" and package in ("numpy", "torch", "jax", "duckdb"):
-            return version(("python", package))
+            return Package(version=("python", package), install=f"pip install {package}")
         if self.language == "JavaScript" and package not in ("box-muller", "polar"):
-            return version(("node", "-p", f"require('{package}/package.json').version"))
-        return version(LANGUAGES[self.language].version)
+            said = ("node", "-p", f"require('{package}/package.json').version")
+            major = "@2" if package == "d3-random" else ""  # the last that `require` can load
+            install = f"npm install {package}{major}, in the folder that NODE_PATH names"
+            return Package(version=said, install=install)
+        return COMMONS_MATH if self.method.startswith("org.apache.commons.math3.") else None
+
+    @property
+    def version(self) -> str:
+        """The version of what draws: of the package, or else of the language."""
+        package = self.package
+        return version(package.version if package else LANGUAGES[self.language].version)
+
+    def command(self) -> tuple[str, ...]:
+        """What starts it, built if it must be; SEED is to follow.
+
+        Raises:
+            MissingExtraError: what it needs is not installed: the error says which package.
+        """
+        command = LANGUAGES[self.language].command()
+        if self.package and not self.version:
+            raise MissingExtraError(f"{self.name}: not installed; {self.package.install}")
+        return (*command, self.method)
 
     def __post_init__(self) -> None:
         if self.language not in LANGUAGES:

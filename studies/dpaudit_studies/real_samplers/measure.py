@@ -31,7 +31,6 @@ from dpaudit.protocols import Facts, Reply, Request
 from dpaudit.randomness import KeyedStream
 from dpaudit.targets.check import timed_calls
 from dpaudit_studies.real_samplers import CASES
-from dpaudit_studies.real_samplers.programs import LANGUAGES
 
 __all__ = ["MEASURE", "ProgramSampler", "measure", "summary"]
 
@@ -167,8 +166,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     )
     began = time.monotonic()
     try:
-        command = (*LANGUAGES[case.language].command(), case.method)
-        with ProgramSampler(command, name=case.name, stream=stream).open(timeout=60) as sampler:
+        with ProgramSampler(case.command(), name=case.name, stream=stream).open(
+            timeout=60
+        ) as sampler:
             result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
     except MissingExtraError as error:
         return {**row, "verdict": _NOT_INSTALLED, "failed": str(error)}

@@ -12,6 +12,7 @@ from numba.extending import intrinsic
 from dpaudit.numeric.random_words import jit
 
 __all__ = [
+    "add_harmonic",
     "biased_pairs",
     "count_orders",
     "count_places",
@@ -90,6 +91,22 @@ def sums_of_eight(z, sums, squares):  # type: ignore[no-untyped-def]
 
 
 @jit
+def add_harmonic(f, first, multiple, total, number):  # type: ignore[no-untyped-def]
+    """Add the power at a multiple of each of the fractional bins ``first`` to ``total``.
+
+    |·|² of the matched combination of the two ordinates around it; ``number`` counts those in f.
+    """
+    for i in range(len(first)):
+        at = multiple * first[i]
+        if at < len(f) - 1:
+            below = int(at)
+            share = at - below
+            x = (1 - share) * f[below] - share * f[below + 1]
+            total[i] += (x.real**2 + x.imag**2) / ((1 - share) ** 2 + share**2)
+            number[i] += 1
+
+
+@jit
 def events(z, limit, where):  # type: ignore[no-untyped-def]
     """Indices of values beyond ±limit into ``where``, which is as long; returns their number."""
     count = 0
@@ -125,18 +142,14 @@ def count_orders(z, counts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _look(above, below, period, extremes, places):  # type: ignore[no-untyped-def]
-    for i in range(period):
-        up, down = above[i], below[i]
-        both = up + down
-        if both > extremes[period, 0]:
-            extremes[period, 0], places[period, 0] = both, i
-        if both < extremes[period, 1]:
-            extremes[period, 1], places[period, 1] = both, i
-        if up > extremes[period, 2]:
-            extremes[period, 2], places[period, 2] = up, i
-        if down > extremes[period, 3]:
-            extremes[period, 3], places[period, 3] = down, i
+def _look(above, below, extremes):  # type: ignore[no-untyped-def]
+    most = up = down = np.int32(0)
+    fewest = above[0] + below[0]
+    for i in range(len(above)):  # without a branch, so that eight are done at once
+        both = above[i] + below[i]
+        most, fewest = max(most, both), min(fewest, both)
+        up, down = max(up, above[i]), max(down, below[i])
+    extremes[0], extremes[1], extremes[2], extremes[3] = most, fewest, up, down
 
 
 @jit
@@ -151,7 +164,7 @@ def _advance(quotient, residue, period):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _fold(above, below, longest, extremes, places):  # type: ignore[no-untyped-def]
+def _fold(above, below, longest, extremes):  # type: ignore[no-untyped-def]
     half = longest // 2
     counts = np.zeros((2, longest), np.int32)
     folded = np.zeros((2, half + 1), np.int32)
@@ -163,37 +176,35 @@ def _fold(above, below, longest, extremes, places):  # type: ignore[no-untyped-d
             count, at = counts[side], residue.view(np.uint16)
             for i in range(len(at)):
                 count[at[i]] += 1
-        _look(counts[1], counts[0], period, extremes, places)
+        _look(counts[1, :period], counts[0, :period], extremes[period])
         # of each shorter period just one multiple lies in (half, 2·half]
-        for times in range(2, period // 2 + 1):
+        for times in range(2, period // (period - half) + 1):
             short = period // times
-            if short * times != period or half // short + 1 != times:
+            if short * times != period:
                 continue
             folded[:, :short] = 0
             for side in range(2):
                 for start in range(0, period, short):
                     for i in range(short):
                         folded[side, i] += counts[side, start + i]
-            _look(folded[1], folded[0], short, extremes, places)
+            _look(folded[1, :short], folded[0, :short], extremes[short])
 
 
 def fold(
     above: npt.NDArray[np.int64], below: npt.NDArray[np.int64], *, longest: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> npt.NDArray[np.int64]:
     """Per period up to ``longest``: most and fewest events of a residue, most above, most below.
 
-    ``above`` and ``below`` are events' positions, below (longest/2)². Both results have shape
-    (longest + 1, 4): the counts, and a residue that has it. Rows 0 and 1 hold nothing.
+    ``above`` and ``below`` are events' positions, below (longest/2)². The result has shape
+    (longest + 1, 4); rows 0 and 1 hold nothing.
     """
     if any((where >= (longest // 2) ** 2).any() for where in (above, below)):
         raise ValueError(f"longest={longest}: positions must lie below (longest/2)²")
     extremes = np.zeros((longest + 1, 4), np.int64)
-    extremes[:, 1] = len(above) + len(below) + 1
-    places = np.zeros_like(extremes)
     first = longest // 2 + 1
     sides = [tuple(x.astype(np.int16) for x in np.divmod(where, first)) for where in (above, below)]
-    _fold(sides[0], sides[1], longest, extremes, places)
-    return extremes, places
+    _fold(sides[0], sides[1], longest, extremes)
+    return extremes
 
 
 def use_once() -> None:
@@ -206,6 +217,7 @@ def use_once() -> None:
     count_places(z, counts[0], counts[1])
     count_orders(z, counts[0])
     sums_of_eight(z, np.zeros(8), np.zeros(8))
+    add_harmonic(np.zeros(8, np.complex128), z, 1, z.copy(), z.copy())
     biased_pairs(shifted, 0, where[:3], where[3:6])
     ones_of_pairs(shifted, where[:1], where[:1], where[1:2])
     fold(where, where, longest=64)

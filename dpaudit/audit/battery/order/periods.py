@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.order.loops import events, fold, sums_of_eight
+from dpaudit.audit.battery.order.loops import add_harmonic, events, fold, sums_of_eight
 from dpaudit.audit.battery.parts import Part
 
 __all__ = ["LONGEST", "Harmonics", "Periods"]
@@ -82,9 +82,8 @@ class Periods:
         longest = int(min(LONGEST, lengths[:, 0].max() // 2, lengths.prod(1).sum() // _EACH_CLASS))
         if longest < _FEWEST or (longest // 2) ** 2 < lengths[:, 0].max():  # see loops.fold
             return Part(1.0, "too few values for a period")
-        extremes, places = fold(
-            np.concatenate(self._above[name]), np.concatenate(self._below[name]), longest=longest
-        )
+        above_at, below_at = (np.concatenate(x[name]) for x in (self._above, self._below))
+        extremes = fold(above_at, below_at, longest=longest)
         period = np.arange(2, longest + 1)
         fewest, most = np.zeros(len(period)), np.zeros(len(period))
         for length, calls in lengths:
@@ -103,9 +102,12 @@ class Periods:
         at = int(p.argmin())
         which = int(tails[:, at].argmin())
         count, expected = extremes[at + 2, which], most[at] * _EACH * (2 if which < 2 else 1)
+        events_at = {2: above_at, 3: below_at}.get(which, np.concatenate([above_at, below_at]))
+        counts = np.bincount(events_at % period[at], minlength=period[at])
+        residue = int(np.argmax(counts == count))
         return Part(
             min(1.0, len(p) * float(p[at])),
-            f"residue {places[at + 2, which]:,} modulo {period[at]:,} {name}: "
+            f"residue {residue:,} modulo {period[at]:,} {name}: "
             f"{_NAMES[which]} beyond {_LARGE} σ, {count:,} where {expected:,.0f} are expected",
         )
 
@@ -227,12 +229,10 @@ def _comb(f: Complex, length: int, series: str) -> Part:
     first = first[first >= _LEAST_BIN]
     if not len(first):
         return Part(1.0, f"{series}: too few for a comb")
-    total, number = np.zeros(len(first)), np.zeros(len(first))
+    total, number = np.zeros((2, len(first)))
     best, effect, tried = 1.0, f"{series}: no comb", 0
     for multiple in range(1, _ORDERS[-1] + 1):
-        inside = multiple * first < len(f) - 1
-        total[inside] += _power(f, multiple * first[inside])
-        number += inside
+        add_harmonic(f, first, multiple, total, number)
         if multiple in _ORDERS:
             tried += len(first)
             p = scipy.special.gammaincc(number, total)
@@ -244,11 +244,3 @@ def _comb(f: Complex, length: int, series: str) -> Part:
                     f"{number[at]:.0f} harmonics {total[at] / number[at]:.2f} × the white level"
                 )
     return Part(min(1.0, tried * best), effect)
-
-
-def _power(f: Complex, at: Array) -> Array:
-    """|·|² of the matched combination of the two ordinates around ``at`` (bins, fractional)."""
-    below = at.astype(np.int64)
-    share = at - below
-    x = (1 - share) * f[below] - share * f[below + 1]
-    return np.asarray((x.real**2 + x.imag**2) / ((1 - share) ** 2 + share**2))

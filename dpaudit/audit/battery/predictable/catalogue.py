@@ -186,6 +186,7 @@ Numbers = npt.NDArray[Any]
 
 PREFIX = 3
 """Values that are compared first."""
+_FEW = 8  # uniforms; four tries of the polar method
 _EXACT = 1 << 12  # seeds below which numpy itself draws where its ziggurat needs more than a word
 
 
@@ -194,7 +195,7 @@ class Seeding:
     """One way from a seed to noise of scale 1: ``apply`` to so many ``numbers`` of a generator.
 
     ``common``: tried with many seeds. ``exact``, of one seed and a number of values: where
-    ``apply`` does not know all of them.
+    ``apply`` does not know all of them. ``few``: numbers that nearly always give three values.
     """
 
     name: str
@@ -203,6 +204,7 @@ class Seeding:
     apply: Callable[[Numbers, int], Floats]
     common: bool
     exact: Callable[[int, int], Floats] | None = None
+    few: int = 1 << 16
 
     def values(self, seed: int, count: int) -> Floats:
         """The magnitudes (count,) of the first values of one seed."""
@@ -226,15 +228,20 @@ def seedings(
         if not chosen:
             continue
         with np.errstate(all="ignore"):
-            numbers = chosen[0].numbers(seeds, max(s.needs(PREFIX) for s in chosen))
+            few = max(min(s.few, s.needs(PREFIX)) for s in chosen)
+            numbers = chosen[0].numbers(seeds, few)
             for seeding in chosen:
                 places = _places(seeding, seeds, numbers, likely)
                 magnitudes = np.empty((PREFIX, 0))
                 if len(places):
                     magnitudes = seeding.apply(numbers[: seeding.needs(PREFIX), places], PREFIX)
+                unknown = np.flatnonzero(_unknown(seeding, magnitudes, seeds[places]))
                 if seeding.exact is not None:
-                    for i in np.flatnonzero(np.isnan(magnitudes[-1]) & (seeds[places] < _EXACT)):
+                    for i in unknown:
                         magnitudes[:, i] = seeding.exact(int(seeds[places[i]]), PREFIX)
+                elif len(unknown):
+                    more = seeding.numbers(seeds[places[unknown]], seeding.needs(PREFIX))
+                    magnitudes[:, unknown] = seeding.apply(more, PREFIX)
                 yield seeding, places, magnitudes
 
 
@@ -244,10 +251,14 @@ def _places(
     if likely is None:
         return np.arange(len(seeds))
     two = seeding.apply(numbers[: seeding.needs(2)], 2)
-    places = likely(two)
-    if seeding.exact is None:
-        return places
-    return np.union1d(places, np.flatnonzero(np.isnan(two[-1]) & (seeds < _EXACT)))
+    unknown = _unknown(seeding, two, seeds)
+    return np.union1d(likely(two), np.flatnonzero(unknown)) if unknown.any() else likely(two)
+
+
+def _unknown(seeding: Seeding, magnitudes: Floats, seeds: Seeds) -> npt.NDArray[np.bool_]:
+    """Columns whose last magnitude takes more numbers, or numpy itself."""
+    unknown = np.isnan(magnitudes[-1])
+    return np.asarray(unknown if seeding.exact is None else unknown & (seeds < _EXACT))
 
 
 @cache
@@ -315,6 +326,7 @@ def _seeding(
         lambda count: kind.each * t.needs(count),
         lambda x, count: t.apply(kind.join(x), count),
         usual,
+        few=kind.each * _FEW,
     )
 
 
@@ -364,10 +376,10 @@ def _torch(family: str) -> Seeding:
 def _torch_normal(words: Numbers, count: int) -> Floats:
     """Box and Muller of float32 uniforms, each pair 8 apart, of 16 or more values."""
     u = (words & np.uint32((1 << 24) - 1)) * 2.0**-24
-    u = u.reshape(-1, 2, 8, u.shape[1])
+    u = u.reshape(-1, 2, 8, u.shape[1])[:, :, :count]
     radius, turned = np.sqrt(-2 * np.log1p(-u[:, 0])), 2 * math.pi * u[:, 1]
     both = np.stack([np.abs(radius * np.cos(turned)), np.abs(radius * np.sin(turned))], axis=1)
-    return both.reshape(words.shape)[:count]
+    return both.reshape(-1, words.shape[1])[:count]
 
 
 def _torch_laplace(words: Numbers, count: int) -> Floats:

@@ -123,7 +123,7 @@ _FEW = 1 << 10  # small seeds that are always tried, and kept
 _MOST = 1 << 16
 _DATES_TOO = 1 << 14
 _VALUES_PER_SEED = 150  # so that the search takes a fraction of the audit's time
-_CHUNK = 1 << 12
+_CHUNK = 1 << 14
 _COMPARED = 1 << 10  # values of a fitting seeding
 _FITS = 256  # windows that are compared in full
 

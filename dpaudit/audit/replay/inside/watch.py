@@ -123,19 +123,19 @@ def watching() -> Iterator[Channels]:
         _added.append(True)
     channels = Channels()
     handler, root = _Log(channels), logging.getLogger()
-    before, start = warnings.showwarning, threading._start_new_thread  # type: ignore[attr-defined]
+    before, start = warnings.showwarning, threading.Thread.start
     root.addHandler(handler)
     real = sys.stdout
 
     def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
         channels.messages.append(f"{category.__name__}: {message}"[:400])
 
-    def thread(*args: Any, **kwargs: Any) -> Any:  # Python 3.11 has no event for it
+    def thread(self: threading.Thread) -> None:  # Python 3.11 has no event for it
         channels.events.append(("a thread", ""))
-        return start(*args, **kwargs)
+        start(self)
 
     try:
-        threading._start_new_thread = thread  # type: ignore[attr-defined]
+        threading.Thread.start = thread  # type: ignore[method-assign]
         with (
             warnings.catch_warnings(),
             _below(channels),
@@ -148,7 +148,7 @@ def watching() -> Iterator[Channels]:
     finally:
         _events = None
         warnings.showwarning = before
-        threading._start_new_thread = start  # type: ignore[attr-defined]
+        threading.Thread.start = start  # type: ignore[method-assign]
         root.removeHandler(handler)
         sys.stdout = real
 

@@ -210,13 +210,11 @@ def test_folded_counts_are_right_for_every_period(longest):
     where = np.sort(rng.choice(900, 200, replace=False))
     upper = rng.random(200) < 0.5
     sides = where[upper], where[~upper]
-    found, places = fold(*sides, longest=longest)
+    found = fold(*sides, longest=longest)
     for period in range(2, longest + 1):
         above, below = (np.bincount(x % period, minlength=period) for x in sides)
         both = above + below
         assert found[period].tolist() == [both.max(), both.min(), above.max(), below.max()]
-        assert both[places[period, 0]] == both.max()
-        assert below[places[period, 3]] == below.max()
 
 
 @pytest.mark.parametrize("values", [8_192, 10_000, 16_383, 16_384, 20_000])
