@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="studies at once; cores")
     parser.add_argument("--hours", type=float, default=24, help="begin none after so many hours")
     parser.add_argument("--since", default="HEAD", help="changed: the commit to compare with")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     studies = chosen(args.studies)
     if args.what == "status":
         return status(studies)
