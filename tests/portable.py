@@ -1,8 +1,9 @@
 """The numerical tests in several environments, with their numbers compared. `make portable`.
 
 For each environment one line: what pytest counted, and seconds. Then for each quantity the largest
-relative difference between any two environments; bytes (``bits``) must be the same everywhere. Exit
-1 if a test failed or a difference is above the one allowed here.
+relative difference between any two environments, and for bytes (``bits``) who has the same: a
+processor without fused multiply-add may round otherwise. Exit 1 if a test failed or a difference is
+above the one allowed here.
 """
 
 from __future__ import annotations
