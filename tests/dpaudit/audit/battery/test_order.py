@@ -6,6 +6,7 @@ import scipy
 
 from dpaudit.audit.battery.order.loops import fold
 from dpaudit.audit.battery.order.order import Order
+from dpaudit.audit.battery.order.periods import Periods
 from dpaudit.audit.battery.order.signs import FarLags
 from dpaudit.audit.battery.parts import fair_coins
 from dpaudit.audit.battery.triggers import Triggers
@@ -215,6 +216,20 @@ def test_folded_counts_are_right_for_every_period(longest):
         above, below = (np.bincount(x % period, minlength=period) for x in sides)
         both = above + below
         assert found[period].tolist() == [both.max(), both.min(), above.max(), below.max()]
+
+
+@pytest.mark.parametrize(("sign", "seen"), [(1, "more values above"), (-1, "more values below")])
+def test_the_residue_of_a_planted_period_is_named(sign, seen):
+    """At places 41 modulo 97, 3 % of the values are large ones of one sign."""
+    rng = np.random.default_rng(68)
+    z = rng.standard_normal(400_000)
+    places = np.arange(41, len(z), 97)
+    z[places[rng.random(len(places)) < 0.03]] = 2.7 * sign
+    periods = Periods()
+    periods.update(z, 1)
+    part = periods.parts()["periods in draw order"]
+    assert part.p < 1e-9
+    assert part.effect.startswith(f"residue 41 modulo 97 in draw order: {seen} beyond")
 
 
 @pytest.mark.parametrize("values", [8_192, 10_000, 16_383, 16_384, 20_000])
