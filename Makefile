@@ -44,14 +44,14 @@ $(READY): $(LIGHT)
 	@echo "Installing torch, libraries and tools into $(VENV): 2.7 GB, with torch for CUDA 6.5 GB; a few minutes ..."
 	$(call install,.[all$(comma)dev])
 
-envs: $(ENVS)/jax-privacy/.ready ## The environment of a tool that cannot live in .venv
+LISTS := studies/dpaudit_studies/environments
+envs: $(patsubst %,$(ENVS)/%/.ready,$(or $(ONLY),$(patsubst $(LISTS)/%.txt,%,$(wildcard $(LISTS)/*.txt)))) ## Environments of libraries that cannot live in .venv (ONLY='NAME …'; MBI=, RECIPES=: checkouts that two of them need)
 
-$(ENVS)/jax-privacy/.ready: studies/dpaudit_studies/evidence/environments/jax_privacy.txt
-$(ENVS)/dp-sniper/.ready: studies/dpaudit_studies/evidence/environments/dp_sniper.txt
-$(ENVS)/dp-auditorium/.ready: studies/dpaudit_studies/evidence/environments/dp_auditorium.txt
-$(ENVS)/%/.ready:
+$(ENVS)/%/.ready: $(LISTS)/%.txt # a list that says --no-deps is complete but for what torch needs
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check pip $(shell grep ^torch== $<)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(shell grep -om1 -e --no-deps $<) --requirement $<
+	$(if $(findstring /mbi/,$@),git -C "$(or $(MBI),MBI=CHECKOUT)" archive c4c90e1 mechanisms | tar -x --strip 1 -C $(@D)/lib/python3.*/site-packages)
 	touch $@
 
 demo: $(LIGHT) ## The whole story on real data, offline, in a minute

@@ -10,7 +10,7 @@ Each part writes PART.json as soon as a row is known, and takes up what it finds
     python -m dpaudit_prove.evidence library --python PYTHON --out FOLDER
 
 compares the model of OpenDP 0.14.1 with the library: `--python` is one of an environment that has
-it (python -m venv opendp && opendp/bin/pip install opendp==0.14.1).
+it (`make envs ONLY=opendp-0.14.1`).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -124,10 +125,19 @@ def test_rows_of_other_code_are_not_gone_on_with(checkout):
     assert running.run_stale([study(row)], jobs=1, budget=1) == 1
 
 
-def test_what_is_missing_is_named_and_no_result_is_of_uncommitted_code(checkout, capsys):
-    lacking = study(programs=("no-such-program",), variables=("NO_SUCH",), modules=("no_such",))
+def test_what_is_missing_is_named_and_no_result_is_of_uncommitted_code(
+    checkout, capsys, monkeypatch
+):
+    monkeypatch.setenv("DPAUDIT_DATA", str(checkout))
+    monkeypatch.setenv("DPAUDIT_ENVS", str(checkout / "runs"))
+    lacks = {"programs": "no-such-program", "variables": "NO_SUCH", "modules": "no_such"}
+    lacks |= {"environments": "half-made", "data": "no.npz"}
+    (checkout / "runs/half-made/bin").mkdir(parents=True)
+    (checkout / "runs/half-made/bin/python").touch()
+    lacking = study(**{kind: (name,) for kind, name in lacks.items()})
     assert running.run_stale([lacking], jobs=1, budget=1) == 1
-    needs = "no-such-program, module no_such, variable NO_SUCH"
+    needs = "no-such-program, module no_such, variable NO_SUCH, environment half-made"
+    needs += ", no.npz in DPAUDIT_DATA"
     assert f"left out: needs {needs}" in capsys.readouterr().out
     assert status([lacking]) == 1
     assert f"(needs {needs})" in capsys.readouterr().out
@@ -142,6 +152,13 @@ def test_the_plan_has_every_folder_of_results_and_nothing_unknown():
     assert kept - planned.keys() == set()
     assert {name for name in planned.keys() - kept if not planned[name].gpu} == set()
     assert 1 <= sum(row.gpu for row in planned.values()) <= 3
+    studies = code.ROOT / "studies" / "dpaudit_studies"
+    for name, table in ("published", "specimens.toml"), ("current", "current/current.toml"):
+        text = (studies / "replay" / table).read_text()
+        asked = set(re.findall(r'^environment = "(?!main")(.*)"', text, re.MULTILINE))
+        assert asked == set(planned[f"replay-{name}"].environments)
+    asked = {name for row in planned.values() for name in row.environments}
+    assert asked == {path.stem for path in (studies / "environments").glob("*.txt")}
     with pytest.raises(SystemExit, match=r"study=zoology: not in plan\.toml"):
         plan.chosen(["zoology"])
 

@@ -36,6 +36,7 @@ class Study:
     modules: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
     gpu: bool = False
 
     @property
@@ -64,8 +65,11 @@ class Study:
         yield from (f"module {one}" for one in self.modules if not importlib.util.find_spec(one))
         yield from (f"variable {name}" for name in self.variables if not os.environ.get(name))
         for name in self.environments:
-            if not (_environments() / name / "bin" / "python").exists():
+            if not (_environments() / name / ".ready").exists():
                 yield f"environment {name}"
+        for name in self.data if (folder := os.environ.get("DPAUDIT_DATA")) else ():
+            if not Path(folder, name).exists():
+                yield f"{name} in DPAUDIT_DATA"
 
 
 def _environments() -> Path:

@@ -2,11 +2,10 @@
 
     python -m dpaudit_studies.evidence.synthetic [--envs .envs] [--mbi CHECKOUT] [NAME …]
 
-Every library runs in an environment of its own (ENVS/dpmm, ENVS/smartnoise, ENVS/mbi, as listed in
-docs/studies/synthetic-data.md; mbi's mechanisms and ``src`` are those of CHECKOUT), by
-``environments/synthetic_releases.py``. What has no environment is left out.
-Releases are kept in ``--keep`` and not drawn again; their number was fixed beforehand, and their
-noise is the library's own, which takes no seed.
+Every library runs in an environment of its own (:data:`PLACES`, which `make envs` makes; mbi's
+mechanisms and ``src`` are those of CHECKOUT), by ``environments/synthetic_releases.py``.
+What has no environment is left out. Releases are kept in ``--keep`` and not drawn again; their
+number was fixed beforehand, and their noise is the library's own, which takes no seed.
 
 **The pair.** 100 and 101 equal records, in columns of one possible value. Each marginal then is one
 number, the records plus Gaussian noise, and the added record moves every one of them by its whole
@@ -49,6 +48,7 @@ Array = np.ndarray
 RECORDS, EPSILON, DELTA, ALPHA = 100, 1.0, 1e-2, 0.05
 LEAST = 1172
 """Releases at each data set from which ``dpaudit mechanism`` judges recorded ones."""
+PLACES = {"dpmm": "dpmm", "smartnoise": "smartnoise-synth-1.0.8", "pgm": "mbi-361705d"}
 PROGRAM = Path(__file__).with_name("environments") / "synthetic_releases.py"
 
 
@@ -171,20 +171,20 @@ def _audit(rows: Array, *, claim: float, seed: int) -> MechanismResult:
 
 def draw(case: Case, folder: Path, *, envs: Path, mbi: Path | None) -> dict[str, str] | None:
     """Releases of ``case`` in ``folder``, and the versions of its library; None without those."""
-    library = case.name.partition("-")[0].replace("pgm", "mbi")
-    python = envs / library / "bin" / "python"
-    if not python.exists() or (library == "mbi" and mbi is None):
+    library = case.name.partition("-")[0]
+    python = envs / PLACES[library] / "bin" / "python"
+    if not python.exists() or (library == "pgm" and mbi is None):
         print(f"{case.name} is left out: no {python}, or no --mbi", file=sys.stderr)
         return None
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
-    if library == "mbi":
+    if library == "pgm":
         env["PYTHONPATH"] = f"{mbi}/src{os.pathsep}{mbi}/mechanisms"
     folder.mkdir(parents=True, exist_ok=True)
     command = [str(python), str(PROGRAM), case.name, str(case.releases)]
     command.append(str(folder / f"{case.name}.npy"))
     out = subprocess.run(command, check=True, env=env, stdout=subprocess.PIPE, text=True).stdout
     versions: dict[str, str] = json.loads(out.splitlines()[-1])
-    if library == "mbi":
+    if library == "pgm":
         git = ["git", "-C", str(mbi), "rev-parse", "--short", "HEAD"]
         versions["ryan112358/mbi"] = subprocess.run(
             git, check=True, capture_output=True, text=True

@@ -1,8 +1,8 @@
 """The published violations of grey-box auditing (arXiv 2602.17454), replayed on their releases.
 
 ``python -m dpaudit_studies.replay.published --envs DIR [--recorder CHECKOUT] [--only NAME …]
-[--limit SECONDS] --out DIR``: each row of specimens.toml whose environment is there (DIR/NAME with
-what environments/NAME.txt lists) is replayed as it ships, and, with a checkout of dp-recorder (or
+[--limit SECONDS] --out DIR``: each row of specimens.toml whose environment is there (DIR/NAME, by
+`make envs`) is replayed as it ships, and, with a checkout of dp-recorder (or
 DP_RECORDER), audited by that with the instrumentation in recorder/. Rows of results.json whose
 specimen, environment and engine have not changed are kept. Writes results.json and README.md.
 """
@@ -80,7 +80,7 @@ def _asked() -> argparse.Namespace:
 def _digest(name: str, specimen: dict[str, Any], recorder: bool = False) -> str:
     """Of all that a row depends on: the specimen, its environment, and the tool that audits it."""
     files = [HERE / "specimens" / specimen["file"]]
-    files.append(HERE / "environments" / f"{specimen['environment']}.txt")
+    files.append(HERE.parent / "environments" / f"{specimen['environment']}.txt")
     if recorder:
         files += [_script(name, specimen), HERE / "recorder" / "driver.py"]
     else:

@@ -3,7 +3,7 @@
     python -m dpaudit_studies.replay.releases [--envs DIR] [--out DIR] [--limit SECONDS] [NAME …]
 
 The pipelines are in ``current/``. Those of the environment "main" run in this Python; others in
-DIR/cur_NAME (or DIR/NAME) with what ``current.toml`` lists, and are left out if it is not there.
+DIR/NAME, which `make envs` makes, and are left out if it is not there.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def replayed(pipeline: dict[str, Any], python: Path | None, limit: float) -> dic
     return row | {"kinds": sorted({d.kind for d in result.findings})}
 
 
-def _version(requirements: list[str], file: str) -> str:
+def _version(environment: str, file: str, libraries: dict[str, str]) -> str:
     """The library's release: of the environment's list, or of this Python's package."""
-    library = file.partition("_")[0]
-    named = [r for r in requirements if library.removesuffix("privacy") in r.replace("-", "")]
-    name = {"pydp": "python-dp", "pipelinedp": "pipeline-dp"}.get(library, library)
+    name = next((libraries[start] for start in libraries if file.startswith(start)), file)
+    path = HERE.parent / "environments" / f"{environment}.txt"
+    lines = [] if environment == "main" else path.read_text(encoding="utf-8").splitlines()
     try:
-        return named[0] if named else f"{name}=={version(name)}"
+        return next((s for s in lines if s.startswith(name)), "") or f"{name}=={version(name)}"
     except PackageNotFoundError:
         return name
 
@@ -64,12 +64,11 @@ def main() -> None:
     rows = {row["name"]: row for row in kept}
     for pipeline in table["pipeline"]:
         name, environment = pipeline["name"], pipeline["environment"]
-        places = [asked.envs / f / "bin/python" for f in (f"cur_{environment}", environment)]
-        python = next((p for p in places if p.is_file()), None)
-        if (asked.names and name not in asked.names) or (environment != "main" and not python):
+        python = None if environment == "main" else asked.envs / environment / "bin" / "python"
+        if (asked.names and name not in asked.names) or (python and not python.is_file()):
             continue
-        found = replayed(pipeline, None if environment == "main" else python, asked.limit)
-        release = _version(table["environments"][environment], pipeline["file"])
+        found = replayed(pipeline, python, asked.limit)
+        release = _version(environment, pipeline["file"], table["libraries"])
         about = {key: pipeline.get(key) for key in ("claim_epsilon", "claim_delta", "planted")}
         rows[name] = {"name": name, "release": release, **about, **found}
         print(f"{name}: {found['verdict']} {found.get('kinds', '')} {found['says']}", flush=True)

@@ -6,7 +6,8 @@ import sys
 from unittest.mock import MagicMock
 
 ABSENT = ("monai", "tsai", "torchvision", "fastai", "geomloss", "pykeops", "nflows", "fflows", "be_great",
-          "arfpy", "shap", "redis", "pycox", "xgbse", "decaf", "torchtuples", "networks", "pytorch_lightning")  # fmt: skip
+          "arfpy", "shap", "redis", "pycox", "xgbse", "decaf", "torchtuples", "networks", "pytorch_lightning",
+          "google")  # fmt: skip
 
 
 class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
