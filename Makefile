@@ -10,7 +10,7 @@ CIFAR := vgg19-bn resnet50 mobilenet-v2
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
-.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow wheels golden mutants portable bench gpu calibrate clean evidence evidence-status zoo peers catalogue size
+.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow wheels golden mutants portable bench gpu clean evidence evidence-status size
 
 help: ## What there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -108,16 +108,6 @@ portable: $(READY) ## The numerical tests on other BLAS kernels, instruction set
 bench: $(READY) ## Time and memory of the main commands
 	for name in commands noise attacks local dpsgd store scale rotation two_servers two_party_batch secure_aggregation joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
 
-peers: $(READY) $(ENVS)/jax-privacy/.ready $(if $(DP_SNIPER),$(ENVS)/dp-sniper/.ready) $(if $(DP_AUDITORIUM),$(ENVS)/dp-auditorium/.ready) ## Our bounds for ε compared with jax_privacy's, and with DP-Sniper's and DP-Auditorium's (DP_SNIPER=, DP_AUDITORIUM=: checkouts), on the same releases (half an hour)
-	DPAUDIT_ENVS=$(ENVS) $(BIN)/python -m dpaudit_studies.evidence.peers
-	DPAUDIT_ENVS=$(ENVS) DP_SNIPER=$(DP_SNIPER) DP_AUDITORIUM=$(DP_AUDITORIUM) $(BIN)/python -m dpaudit_studies.evidence.catalogue_peers
-
-catalogue: $(READY) ## Sound and broken mechanisms with their true ε, our bounds, and 600 audits of honest ones (ten minutes)
-	mkdir -p runs/catalogue
-	$(BIN)/python -m dpaudit_studies.evidence.catalogue > runs/catalogue/catalogue.txt
-	$(BIN)/python -m dpaudit_studies.evidence.catalogue --validity 150 > runs/catalogue/validity.txt
-	cp runs/catalogue/*.txt docs/studies/results/catalogue/
-
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)
 	$(CUDA) -m pytest -m gpu
 	for model in $(CIFAR); do $(CUDA) -m dpaudit train $$model --device cuda --resume || exit; done
@@ -130,12 +120,6 @@ evidence: $(READY) ## Run every study whose result is stale, cheapest first (ONL
 
 evidence-status: $(READY) ## Which results are of another state of the code, and why
 	@$(EVIDENCE) status $(ONLY)
-
-zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour or more; go on with the same command)
-	$(BIN)/dpaudit run zoo --out runs/zoo --resume
-
-calibrate: $(READY) ## 2,100 audits of honest noise: the type-I table (half an hour; go on with the same command)
-	$(BIN)/dpaudit run calibrate --out runs/calibrate --resume
 
 size: ## Lines and files of Python in each room
 	@git ls-files '*.py' | awk -F/ '{room = $$1 == "extensions" ? $$1 "/" $$2 : $$1; while ((getline line < $$0) > 0) lines[room]++; close($$0); files[room]++} \

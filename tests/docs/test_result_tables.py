@@ -366,7 +366,9 @@ def peer_row(ours: float, its: float, interval: tuple[float, float]) -> dict[str
 )
 def test_a_peer_above_ours_by_more_than_the_interval_is_named(interval, told):
     rows = [peer_row(1.5, 1.7, interval)]
-    table = peers_tables.catalogue_table({"samples": 1000, "alpha": 0.01, "rows": rows})
+    about = {"samples": 1000, "alpha": 0.01, "peers": {"dp-sniper": "1a2b3c4"}}
+    table = peers_tables.catalogue_table({**about, "rows": rows})
+    assert "DP-Sniper `1a2b3c4`: ε ≥" in table
     assert f"more than the interval: {told}" in table
     assert f"**1.70** [{interval[0]:+.2f}, {interval[1]:+.2f}] |" in table
 

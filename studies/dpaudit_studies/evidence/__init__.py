@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import subprocess
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from dpaudit.provenance import hardware
 from dpaudit.results.files import write_file
 
-__all__ = ["MACHINE", "RESULTS", "ROOT", "keyless", "options", "write"]
+__all__ = ["MACHINE", "RESULTS", "ROOT", "commit_of", "keyless", "options", "write"]
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout."""
@@ -51,6 +52,12 @@ def options(about: str | None, **defaults: Any) -> argparse.Namespace:
             flag["nargs"] = "+"
         parser.add_argument(f"--{name.replace('_', '-')}", **flag)
     return parser.parse_args()
+
+
+def commit_of(checkout: Path | str) -> str:
+    """The short hash of a checkout's commit; "-dirty" follows if files have changed."""
+    git = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(git, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def _many(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""The catalogue's mechanisms, by dpaudit, DP-Sniper and DP-Auditorium. Part of `make peers`.
+"""The catalogue, by dpaudit, DP-Sniper and DP-Auditorium. Part of `make evidence ONLY=peers`.
 
     python -m dpaudit_studies.evidence.catalogue_peers [--samples 1e5] [--seed 1] [NAME …]
 
@@ -6,7 +6,7 @@ All three see the same releases, half of them to learn from and half to count, a
 peers run in environments of their own (dp-sniper and dp-auditorium in $DPAUDIT_ENVS or .envs) and
 from checkouts of their public repositories, as PyPI has no package of either: $DP_SNIPER is a
 checkout of eth-sri/dp-sniper, $DP_AUDITORIUM the folder python/dp_auditorium of one of
-google/differential-privacy. Where these name checkouts, `make peers` makes the environments. A peer
+google/differential-privacy. Where these name checkouts, `make envs` makes the environments. A peer
 without its checkout or its environment is left out, with a sentence. How each is called:
 dp_sniper_bounds.py and dp_auditorium_bounds.py in environments/.
 
@@ -34,7 +34,7 @@ from scipy.stats import beta
 from dpaudit.audit.mechanism.bounds import epsilon_bounds
 from dpaudit.audit.mechanism.judge import CURVE_SHARE, LearnedEvents
 from dpaudit.provenance import collect
-from dpaudit_studies.evidence import RESULTS, ROOT, options, write
+from dpaudit_studies.evidence import RESULTS, ROOT, commit_of, options, write
 from dpaudit_studies.evidence.catalogue import (
     ALPHA,
     CASES,
@@ -58,7 +58,6 @@ class Peer:
     name: str
     checkout: str
     repository: str
-    program: str
 
     @property
     def python(self) -> Path:
@@ -67,29 +66,30 @@ class Peer:
     def missing(self) -> str:
         """Why it is left out; empty if it can run."""
         if not os.environ.get(self.checkout):
-            return (
-                f"{self.name} is left out: {self.checkout} names no checkout of {self.repository}"
-            )
+            return f"{self.name} is left out: no checkout of {self.repository} in {self.checkout}"
         if not self.python.exists():
-            return f"{self.name} is left out: no environment at {self.python}; make peers"
+            return f"{self.name} is left out: no environment at {self.python}; make envs"
         return ""
+
+    def start(self, files: list[str], code: str, stdout: Any) -> subprocess.CompletedProcess[str]:
+        """Its program on ``files``, with the code of a checkout; of what is installed if empty."""
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        env["PYTHONPATH"] = code
+        program = Path(__file__).parent / f"environments/{self.name.replace('-', '_')}_bounds.py"
+        command = [str(self.python), str(program), *files]
+        return subprocess.run(command, check=True, env=env, stdout=stdout, text=True)
 
     def answer(self, folders: list[Path]) -> None:
         """Put its answer into each folder that has none."""
         left = [str(f) for f in folders if not (f / f"{self.name}.json").exists()]
-        if not left:
-            return
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-        env["PYTHONPATH"] = os.environ[self.checkout]
-        program = Path(__file__).with_name("environments") / self.program
-        command = [str(self.python), str(program), *left]
-        subprocess.run(command, check=True, env=env, stdout=sys.stderr)
+        if left:
+            self.start(left, os.environ[self.checkout], sys.stderr)
 
 
 _GOOGLE = "google/differential-privacy (its folder python/dp_auditorium)"
 PEERS = (
-    Peer("dp-sniper", "DP_SNIPER", "eth-sri/dp-sniper", "dp_sniper_bounds.py"),
-    Peer("dp-auditorium", "DP_AUDITORIUM", _GOOGLE, "dp_auditorium_bounds.py"),
+    Peer("dp-sniper", "DP_SNIPER", "eth-sri/dp-sniper"),
+    Peer("dp-auditorium", "DP_AUDITORIUM", _GOOGLE),
 )
 
 
@@ -193,12 +193,13 @@ def main() -> None:
     args = options(__doc__, names=(), samples=100_000, seed=1, keep=ROOT / "runs" / "peers")
     samples = args.samples
     cases = [case for case in CASES if not args.names or case.name in args.names]
-    keep = args.keep / f"{samples}-{args.seed}"
-    for case in cases:
-        record_releases(case, keep / case.name, samples=samples, seed=args.seed)
     for peer in PEERS:
         print(peer.missing() or f"{peer.name}: {peer.python}", file=sys.stderr)
     peers = [peer for peer in PEERS if not peer.missing()]
+    commits = {peer.name: commit_of(os.environ[peer.checkout]) for peer in peers}
+    keep = args.keep / "-".join([str(samples), str(args.seed), *commits.values()])
+    for case in cases:
+        record_releases(case, keep / case.name, samples=samples, seed=args.seed)
     for peer in peers:
         peer.answer([keep / case.name for case in cases])
     rows = []
@@ -207,8 +208,8 @@ def main() -> None:
         print(f"{case.name}: ε ≥ {rows[-1]['dpaudit']['epsilon']:.3f}", file=sys.stderr)
     provenance = collect(seed=str(args.seed), plugins=())
     document = {
-        "command": "make peers", "alpha": ALPHA, "samples": samples, "rows": rows,
-        "provenance": dataclasses.asdict(provenance),
+        "command": "make evidence ONLY=peers", "alpha": ALPHA, "samples": samples, "peers": commits,
+        "rows": rows, "provenance": dataclasses.asdict(provenance),
     }  # fmt: skip
     table = catalogue_table(document)
     if not args.names and len(peers) == len(PEERS):

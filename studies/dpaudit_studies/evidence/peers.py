@@ -1,21 +1,22 @@
-"""dpaudit's ε bounds compared with jax_privacy's on the same releases. `make peers`.
+"""dpaudit's ε bounds compared with jax_privacy's on the same releases. `make evidence ONLY=peers`.
 
 Same scores and confidence, in one run. jax_privacy lives in an environment of its own
-($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy, which `make envs` makes); see
-environments/jax_privacy_bounds.py for how each of its methods is called. It bounds ε
-from *scores*: the user says what to look at and it says how much that shows. dpaudit finds what to
-look at itself. So each release is given to it as its own score, which is the best one where noise
-is added to a number, and where the flaw hides elsewhere it is given in a second row the score that
-shows it ("told").
+($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy, which `make envs` makes): its release, and with
+the same libraries the code of $JAX_PRIVACY, a checkout of google-deepmind/jax_privacy. How each of
+its methods is called: environments/jax_privacy_bounds.py. It bounds ε from *scores*: the user says
+what to look at and it says how much that shows. dpaudit finds what to look at itself. So each
+release is given to it as its own score, which is the best one where noise is added to a number,
+and where the flaw hides elsewhere it is given in a second row the score that shows it ("told").
 
 Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times
 over, for the share of bounds that exceed the truth. Writes docs/studies/results/peers/results.json
-and the tables in README.md there.
+and the tables in README.md there; without a checkout it prints alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -37,22 +38,27 @@ from dpaudit.audit.mechanism import (
     audit_scores,
     run_mechanism_audit,
 )
+from dpaudit.codec import to_dict
 from dpaudit.protocols import Facts, Reply, Request
 from dpaudit.provenance import collect
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import Interval
-from dpaudit_studies.evidence import RESULTS, options, write
+from dpaudit_studies.evidence import RESULTS, commit_of, options, write
+from dpaudit_studies.evidence.catalogue_peers import Peer
 from dpaudit_studies.evidence.peers_tables import replace_between, tables
 
 ALPHA = 0.05
 GRID = 2.0**-20  # releases on it, so that only the planted flaw shows
 STEP = 0.3  # of noise that is rounded before it is added
-CP = ["clopper-pearson/bonferroni", "clopper-pearson/split", "clopper-pearson/multisplit"]
-ONE_RUN = ["one-run/bonferroni", "one-run/split", "one-run/multisplit"]
+CP = ["epsilon_clopper_pearson/bonferroni", "epsilon_clopper_pearson/split"]
+ONE_RUN = ["epsilon_one_run/bonferroni", "epsilon_one_run/split"]
 # of the Gaussian trade-off curve, so for Gaussian scores only
-FDP = ["one-run-fdp/bonferroni", "one-run-fdp/split"]
+FDP = ["epsilon_one_run_fdp/bonferroni", "epsilon_one_run_fdp/split"]
+
+JAX_PRIVACY = Peer("jax-privacy", "JAX_PRIVACY", "google-deepmind/jax_privacy")
 
 Array = np.ndarray
+Answers = dict[str, list[dict[str, Any]]]
 Release = Callable[[np.random.Generator, float, int], Array]
 
 
@@ -111,7 +117,7 @@ class Case:
 
     @property
     def methods(self) -> list[str]:
-        return [*CP, *(["gdp"] if self.gdp else [])]
+        return [*CP, *(["epsilon_from_gdp"] if self.gdp else [])]
 
 
 DELTA = 1e-3
@@ -171,6 +177,7 @@ class Canaries:
     shift: float
     truth: float
     m: int
+    delta: float = ONE_RUN_DELTA
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, Array]:
         member = rng.random(self.m) < 0.5
@@ -219,7 +226,7 @@ class Recorded:
 
 
 class Jobs:
-    """The jobs of jax_privacy, all in one process of its environment."""
+    """The jobs of jax_privacy, all in one process per version of it."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Any] = {}
@@ -234,18 +241,19 @@ class Jobs:
         self._jobs.append({**job, "seed": i, "splits": splits})
         return i
 
-    def answers(self) -> tuple[dict[str, str], list[dict[str, Any]]]:
-        python = Path(os.environ.get("DPAUDIT_ENVS", ".envs")) / "jax-privacy" / "bin" / "python"
-        if not python.exists():
-            sys.exit(f"{python}: no such environment; make envs, or set DPAUDIT_ENVS")
+    def answers(self) -> tuple[dict[str, dict[str, str]], Answers]:
+        """Of the release and of the checkout, by version and commit: libraries, and answers."""
+        libraries, answers = {}, {}
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "jobs.npz"
             np.savez(path, jobs=json.dumps(self._jobs), **self._arrays)
-            bounds = Path(__file__).with_name("environments") / "jax_privacy_bounds.py"
-            program = [str(python), str(bounds), str(path)]
-            out = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
-        versions, *answers = map(json.loads, out.splitlines())
-        return versions, answers
+            for code in dict.fromkeys(["", os.environ.get(JAX_PRIVACY.checkout, "")]):
+                out = JAX_PRIVACY.start([str(path)], code, subprocess.PIPE).stdout
+                versions, *rows = map(json.loads, out.splitlines())
+                release = versions.pop("jax_privacy")
+                version = commit_of(code) if code else release
+                libraries[version], answers[version] = versions, rows
+        return libraries, answers
 
 
 def by_mu(interval: Interval | None, delta: float) -> dict[str, float]:
@@ -314,57 +322,53 @@ def canary_part(jobs: Jobs, seed: int) -> list[dict[str, Any]]:
     rows = []
     for canaries in CANARIES:
         row, outside, inside = audit_canaries(canaries, seed)
-        job = jobs.add(
-            inside, outside, delta=ONE_RUN_DELTA, methods=canaries.methods, splits=SPLITS
-        )
-        about = {**dataclasses.asdict(canaries), "delta": ONE_RUN_DELTA}
-        rows.append({**about, "dpaudit": row, "jobs": {"score": job}})
+        methods, delta = canaries.methods, canaries.delta
+        job = jobs.add(inside, outside, delta=delta, methods=methods, splits=SPLITS)
+        rows.append({**_plain(canaries), "dpaudit": row, "jobs": {"score": job}})
         log(canaries, f"ε ≥ {row['epsilon']:.3f} (true {canaries.truth:.3f})")
     return rows
 
 
 def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[str, Any]]:
-    """Many honest ones; slow tools on fewer: f-DP recursion on 100, MultiSplit on none."""
+    """Many honest ones; the f-DP recursion, which is slow, on 100."""
     rows = []
     for case in (*HONEST, *HONEST_CANARIES):
         ours, numbers = [], []
         for i in range(repeats):
             if isinstance(case, Canaries):
                 row, first, second = audit_canaries(case, seed + 1 + i)
-                delta, methods = ONE_RUN_DELTA, case.methods
             else:
                 row, first, second = audit(case, samples, str(seed + 1 + i))
-                delta, methods = case.delta, case.methods
-            chosen = [m for m in methods if "multisplit" not in m and (i < 100 or m not in FDP)]
+            chosen = [m for m in case.methods if i < 100 or m not in FDP]
             ours.append(row)
-            numbers.append(jobs.add(second, first, delta=delta, methods=chosen))
-        about = {**dataclasses.asdict(case), "delta": ONE_RUN_DELTA}
-        about = about if isinstance(case, Canaries) else _plain(case)
-        rows.append({**about, "dpaudit": ours, "jobs": numbers})
+            numbers.append(jobs.add(second, first, delta=case.delta, methods=chosen))
+        rows.append({**_plain(case), "dpaudit": ours, "jobs": numbers})
         log(case, f"{repeats} repeats")
     return rows
 
 
-def _plain(case: Case) -> dict[str, Any]:
-    return {name: getattr(case, name) for name in ("name", "says", "claim", "truth", "delta")}
+def _plain(case: Case | Canaries) -> dict[str, Any]:
+    names = "name", "says", "law", "shift", "claim", "truth", "m", "delta"
+    return {name: getattr(case, name) for name in names if hasattr(case, name)}
 
 
-def settle(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> None:
-    """Put jax_privacy's answers where their job numbers stand."""
+def settle(rows: list[dict[str, Any]], answers: Answers) -> None:
+    """Put jax_privacy's answers, by version, where their job numbers stand."""
     for row in rows:
-        row["jax_privacy"] = {name: answers[i] for name, i in row.pop("jobs").items()}
+        jobs = row.pop("jobs")
+        row["jax_privacy"] = {v: {n: own[i] for n, i in jobs.items()} for v, own in answers.items()}
 
 
-def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def shares(rows: list[dict[str, Any]], answers: Answers) -> list[dict[str, Any]]:
     """How often each bound exceeds the truth, with Clopper and Pearson's 95 % interval."""
     table = []
     for row in rows:
         bounds: dict[str, list[float]] = {"dpaudit": [r["epsilon"] for r in row["dpaudit"]]}
         if "epsilon_by_mu" in row["dpaudit"][0]:
-            bounds["dpaudit, μ"] = [r["epsilon_by_mu"] for r in row["dpaudit"]]
-        for i in row["jobs"]:
-            for method, answer in answers[i].items():
-                bounds.setdefault(f"jax_privacy {method}", []).append(answer["epsilon"])
+            bounds["dpaudit, μ turned into ε"] = [r["epsilon_by_mu"] for r in row["dpaudit"]]
+        for version, i in itertools.product(answers, row["jobs"]):
+            for method, answer in answers[version][i].items():
+                bounds.setdefault(f"`{method}`, {version}", []).append(answer["epsilon"])
         for tool, values in bounds.items():
             over = sum(v > row["truth"] + 1e-9 for v in values)
             interval = clopper_pearson(over, len(values))
@@ -380,38 +384,32 @@ def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[di
     return table
 
 
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity: None stands for it."""
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def main() -> None:
     # releases at each neighbour: of flawed mechanisms, and of honest ones, which are repeated
     args = options(
         __doc__, samples=50_000, honest_samples=2_000, repeats=300, seed=1, out=RESULTS / "peers"
     )
+    if not JAX_PRIVACY.python.exists():
+        sys.exit(f"{JAX_PRIVACY.python}: no such environment; make envs, or set DPAUDIT_ENVS")
     jobs, began = Jobs(), time.perf_counter()
     flawed = flawed_part(jobs, args.samples, args.seed)
     canaries = canary_part(jobs, args.seed)
     honest = honest_part(jobs, args.repeats, args.honest_samples, args.seed)
-    versions, answers = jobs.answers()
+    libraries, answers = jobs.answers()
     settle(flawed, answers)
     settle(canaries, answers)
     provenance = collect(seed=str(args.seed), plugins=())
-    document = _finite(
+    document = to_dict(
         {
-            "command": "make peers", "alpha": ALPHA, "samples": args.samples,
+            "command": "make evidence ONLY=peers", "alpha": ALPHA, "samples": args.samples,
             "honest_samples": args.honest_samples, "repeats": args.repeats, "flawed": flawed,
-            "one_run": canaries, "soundness": shares(honest, answers), "peers": versions,
-            "provenance": dataclasses.asdict(provenance), "seconds": time.perf_counter() - began,
+            "one_run": canaries, "soundness": shares(honest, answers), "peers": libraries,
+            "provenance": provenance, "seconds": time.perf_counter() - began,
         },
     )  # fmt: skip
-    write(args.out / "results.json", document)
-    replace_between(args.out / "README.md", "peers", tables(document))
+    if not JAX_PRIVACY.missing():
+        write(args.out / "results.json", document)
+        replace_between(args.out / "README.md", "peers", tables(document))
     print(tables(document))
 
 

@@ -40,7 +40,7 @@ from scipy.stats import binom, chi2, norm
 import dpaudit
 from dpaudit.accounting.discrete import zcdp_epsilon
 from dpaudit.audit.result import MechanismResult
-from dpaudit_studies.evidence import MACHINE, RESULTS, options, write
+from dpaudit_studies.evidence import MACHINE, RESULTS, commit_of, options, write
 
 __all__ = ["CASES", "Case", "implied_mu", "judge", "mu_from_guesses", "table"]
 
@@ -185,10 +185,7 @@ def draw(case: Case, folder: Path, *, envs: Path, mbi: Path | None) -> dict[str,
     out = subprocess.run(command, check=True, env=env, stdout=subprocess.PIPE, text=True).stdout
     versions: dict[str, str] = json.loads(out.splitlines()[-1])
     if library == "pgm":
-        git = ["git", "-C", str(mbi), "rev-parse", "--short", "HEAD"]
-        versions["ryan112358/mbi"] = subprocess.run(
-            git, check=True, capture_output=True, text=True
-        ).stdout
+        versions["ryan112358/mbi"] = commit_of(str(mbi))
     return {name: text.strip() for name, text in versions.items()}
 
 

@@ -25,7 +25,7 @@ import dpaudit
 from dpaudit.audit.replay.request import ReplayResult
 from dpaudit.audit.replay.run import replay
 from dpaudit.errors import DpauditError
-from dpaudit_studies.evidence import MACHINE, write
+from dpaudit_studies.evidence import MACHINE, commit_of, write
 
 __all__ = ["main"]
 
@@ -55,6 +55,7 @@ def main() -> None:
         if asked.recorder and row.get("recorder", {}).get("digest") != digests["recorder"]:
             found = _recorded(name, specimen, python, asked)
             row["recorder"] = {**found, "digest": digests["recorder"]}
+            row["recorder"]["commit"] = commit_of(asked.recorder)
         rows[name] = row
         done = [rows[n] for n in table if n in rows]
         write(

@@ -1,52 +1,55 @@
 """What jax_privacy's ``auditing.CanaryScoreAuditor`` says of recorded scores.
 
-Runs in jax_privacy's environment, started by peers.py. ``jax_privacy_bounds.py JOBS.npz`` prints
-one JSON line per job, in order. The archive holds ``jobs``, a JSON list of {significance, delta,
-methods, seed, splits}, and for the i-th job the arrays ``in_i`` and ``out_i``. A Split is made
-``splits`` times; the answer has the median bound, and the lowest and the highest.
+Runs in jax_privacy's environment, started by peers.py: the installed release, or a checkout on
+PYTHONPATH. ``jax_privacy_bounds.py JOBS.npz`` prints the versions, then one JSON line per job, in
+order. The archive holds ``jobs``, a JSON list of {significance, delta, methods, seed, splits}, and
+for the i-th job the arrays ``in_i`` and ``out_i``. A Split is made ``splits`` times; the answer has
+the median bound, and the lowest and the highest.
 
 Every method is called as its docstring says: scores that are higher for held-in canaries, the
-significance in its own argument, thresholds by one of the three strategies that need no threshold
-from elsewhere. ``epsilon_raw_counts`` takes no significance and says that it is an estimate, so it
-is left out.
+significance in its own argument, thresholds by Bonferroni or Split; MultiSplit, which takes far
+longer, never had the largest bound and is left out. So is ``epsilon_raw_counts``: it takes no
+significance and says that it is an estimate.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import time
 from functools import partial
 from importlib.metadata import version
+from types import ModuleType
 
 import numpy as np
-from jax_privacy import auditing
+
+# auditing without the package's __init__: the repository's asks for an unreleased optax
+_found = importlib.util.find_spec("jax_privacy")
+assert _found is not None
+sys.modules["jax_privacy"] = ModuleType("jax_privacy")
+sys.modules["jax_privacy"].__path__ = list(_found.submodule_search_locations or ())
+
+from jax_privacy import auditing  # noqa: E402
 
 
 def bound(auditor: auditing.CanaryScoreAuditor, method: str, job: dict) -> float:
     """The lower bound for ε by ``METHOD`` or ``METHOD/STRATEGY``."""
     name, _, strategy = method.partition("/")
-    level, delta = job["significance"], job["delta"]
-    if name == "gdp":
-        return float(auditor.epsilon_from_gdp(level, delta))
-    chosen = {
-        "bonferroni": auditing.Bonferroni(),
-        "split": auditing.Split(seed=job["seed"]),
-        "multisplit": auditing.MultiSplit(seed=job["seed"]),
-    }[strategy]
-    if name == "clopper-pearson":
-        run = partial(auditor.epsilon_clopper_pearson, one_sided=False)
-        return float(run(level, delta, threshold_strategy=chosen))
-    run = {"one-run": auditor.epsilon_one_run, "one-run-fdp": auditor.epsilon_one_run_fdp}[name]
-    return float(run(level, delta, threshold_strategy=chosen))
+    run = partial(getattr(auditor, name), job["significance"], job["delta"])
+    if not strategy:
+        return float(run())
+    if name == "epsilon_clopper_pearson":
+        run = partial(run, one_sided=False)
+    split = strategy == "split"
+    chosen = auditing.Split(seed=job["seed"]) if split else auditing.Bonferroni()
+    return float(run(threshold_strategy=chosen))
 
 
 def main() -> None:
     archive = np.load(sys.argv[1], allow_pickle=False)
-    print(
-        json.dumps({name: version(name) for name in ("jax_privacy", "jax", "numpy", "scipy")}),
-        flush=True,
-    )
+    names = "jax_privacy", "dp-accounting", "numpy", "scipy"
+    print(json.dumps({name: version(name) for name in names}), flush=True)
     for i, job in enumerate(json.loads(str(archive["jobs"]))):
         inside, outside = archive[f"in_{i}"], archive[f"out_{i}"]
         answer = {}
