@@ -19,7 +19,7 @@ from evidence.plan import Study
 def checkout(tmp_path, monkeypatch):
     """A checkout of its own: a module with a table, and a script that uses both."""
     files = {
-        "constraints.txt": "numpy==2.0\n",
+        "constraints.txt": "# pins\nnumpy==2.0\nnumpy==1.0; python_version < '3'\n",
         "tool/__init__.py": "",
         "tool/used.py": '"""Doc."""\n\n\ndef two():\n    """Doc."""\n    return 2  # why\n',
         "tool/unused.py": "ONE = 1\n",

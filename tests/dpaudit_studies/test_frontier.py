@@ -1,6 +1,5 @@
 """The map in the package is what the stored run measured."""
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,12 +8,12 @@ import pytest
 
 from dpaudit.audit.power import read_table
 from dpaudit.errors import UsageError
-from dpaudit_studies.evidence import RESULTS, frontier
+from dpaudit_studies.evidence import frontier, stored_rows
 
 
 def stored(monkeypatch, name):
     """A folder of ``dpaudit run frontier`` with the rows that are kept of it."""
-    rows = json.loads((RESULTS / "frontier" / "results.json").read_text(encoding="utf-8"))["rows"]
+    rows = stored_rows("frontier")
     cells = [SimpleNamespace(settings={"grid": row}, outcome=row) for row in rows]
     store = SimpleNamespace(spec={"name": name}, results=lambda: cells)
     monkeypatch.setattr(frontier.Store, "read", lambda folder: nullcontext(store))

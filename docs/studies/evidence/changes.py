@@ -10,7 +10,7 @@ from typing import Any
 from evidence.code import git
 from evidence.plan import RESULTS, Study
 
-__all__ = ["changes"]
+__all__ = ["changes", "measured"]
 
 VERDICTS = (
     "verdict",
@@ -45,8 +45,15 @@ def changes(study: Study, since: str) -> Iterator[str]:
                 yield f"{study.name}: {row}: {was} → {now}"
 
 
+def measured(document: Any) -> Any:
+    """What a results file holds: of a report its data, and all of any other document."""
+    report = isinstance(document, dict) and str(document.get("schema", "")) == "dpaudit-report/2"
+    return document["data"] if report else document
+
+
 def _verdicts(document: Any) -> dict[str, list[str]]:
     """By row, as its settings name it, the verdicts of all rows of that name, sorted."""
+    document = measured(document)
     rows = document.get("rows", ()) if isinstance(document, dict) else document
     if isinstance(rows, dict):
         rows = [{**row, "name": name} for name, row in rows.items()]
@@ -55,7 +62,12 @@ def _verdicts(document: Any) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in rows:
         keys = [key for key in grid if key in row] or [key for key in NAMES if key in row][:1]
-        said = [f"{key}={row[key]}" for key in VERDICTS if key in row]
+        said = [f"{key}={_word(row[key])}" for key in VERDICTS if key in row]
         if said:
             found.setdefault(", ".join(str(row[key]) for key in keys), []).append(" ".join(said))
     return {name: sorted(said) for name, said in found.items()}
+
+
+def _word(value: Any) -> str:
+    """A verdict, or of a share with its interval the value."""
+    return str(value["value"] if isinstance(value, dict) else value)

@@ -11,6 +11,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 __all__ = ["ROOT", "commit", "dependencies", "file_hash", "git", "pins"]
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -98,7 +100,11 @@ def _plain(name: str) -> str:
 
 @cache
 def pins() -> Mapping[str, str]:
-    """The versions in constraints.txt, by name."""
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    found = (re.match(r"([\w.\-]+)==([\w.]+)", line) for line in lines)
-    return {_plain(pin[1]): pin[2] for pin in found if pin}
+    """The versions in constraints.txt for this Python, by name."""
+    found = {}
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            pin = Requirement(line)
+            if pin.marker is None or pin.marker.evaluate():
+                found[_plain(pin.name)] = str(pin.specifier).removeprefix("==")
+    return found

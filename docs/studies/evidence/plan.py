@@ -67,7 +67,8 @@ class Study:
         for name in self.environments:
             if not (_environments() / name / ".ready").exists():
                 yield f"environment {name}"
-        for name in self.data if (folder := os.environ.get("DPAUDIT_DATA")) else ():
+        folder = os.environ.get("DPAUDIT_DATA", "")
+        for name in self.data if folder else ():
             if not Path(folder, name).exists():
                 yield f"{name} in DPAUDIT_DATA"
 

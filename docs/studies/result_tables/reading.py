@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evidence.changes import measured
 from evidence.plan import RESULTS
 
 READ: set[str] = set()
@@ -21,9 +22,8 @@ def results(study: str, file: str = "results.json") -> Mapping[str, Any]:
 
 @cache
 def _document(path: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    inner: Mapping[str, Any] = found.get("data", found)  # "data": since dpaudit-report/2
-    return inner
+    found: Mapping[str, Any] = measured(json.loads(path.read_text(encoding="utf-8")))
+    return found
 
 
 def rows(name: str) -> list[Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 from dpaudit.provenance import hardware
 from dpaudit.results.files import write_file
 
-__all__ = ["MACHINE", "RESULTS", "ROOT", "commit_of", "keyless", "options", "write"]
+__all__ = ["MACHINE", "RESULTS", "ROOT", "commit_of", "keyless", "options", "stored_rows", "write"]
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout."""
@@ -67,6 +67,13 @@ def _many(value: object) -> bool:
 def _whole(text: str) -> int:
     """A whole number, also as 39e6."""
     return int(float(text))
+
+
+def stored_rows(name: str) -> list[dict[str, Any]]:
+    """The rows of a run in ``docs/studies/results/``: of the data of a report, or of a document."""
+    found = json.loads((RESULTS / name / "results.json").read_text(encoding="utf-8"))
+    rows: list[dict[str, Any]] = found.get("data", found)["rows"]
+    return rows
 
 
 def write(path: Path, document: Any, *, indent: int | None = 1) -> None:

@@ -23,7 +23,7 @@ import scipy
 
 from dpaudit.accounting.hardness import Measured, entry_bits, estimate, measured, seconds_of
 from dpaudit.noise.key import parse_gamma
-from dpaudit_studies.evidence import RESULTS, ROOT, options
+from dpaudit_studies.evidence import RESULTS, ROOT, options, stored_rows
 
 TABLE = ROOT / "dpaudit" / "accounting" / "hardness.csv"
 RUNS = ("keyless", "keyless-far")
@@ -51,7 +51,7 @@ def from_results(names: Sequence[str] = (*RUNS, FRONTIER)) -> Iterator[Measured]
     """The cells of the committed runs; of keyless-frontier those with β told, by their CPU time."""
     for name in names:
         far = name == FRONTIER
-        for row in json.loads((RESULTS / name / "results.json").read_text())["rows"]:
+        for row in stored_rows(name):
             if far and not (row["told"] and row["found"]["value"]):
                 continue
             yield Measured(

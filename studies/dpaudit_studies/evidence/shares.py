@@ -22,10 +22,9 @@ from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.options import count_of
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.evidence import MACHINE, RESULTS, options
+from dpaudit_studies.evidence import MACHINE, options, stored_rows
 from dpaudit_studies.zoo import HALVES, specimen, specimen_sampler
 
-ROWS = RESULTS / "zoo-unseen" / "results.json"
 SEED = "20261125"
 ALPHA = 0.01
 
@@ -152,7 +151,7 @@ def audit(names: Sequence[str], samples: int, kept: Path | None) -> dict[str, di
 def main() -> None:
     args = options(__doc__, samples=str, kept=Path)
     if args.samples is None:
-        rows = json.loads(ROWS.read_text("utf-8"))["rows"]
+        rows = stored_rows("zoo-unseen")
         print("\n".join(stored_lines(rows, counted_tests())))
         return
     samples = count_of(args.samples, unit="values", example="2e5")
