@@ -6,7 +6,8 @@ where its seed is, whether that is the default, and how many values of a gradien
 someone with the source alone has right in the first step. A reproducer runs in the Python of
 ``--python``, which needs that library and not dpaudit; where it is not installed the row is not
 run. ``--sources FOLDER`` first compares each quoted line with the repositories in it (work trees
-FOLDER/OWNER+NAME, or their git folders in it, named ``repo``). ``--write`` keeps the results.
+FOLDER/OWNER+NAME, or their git folders in it, named ``repo``). ``--write`` keeps the results if
+all were run.
 
 Not claimed: that a model was trained on private data by such a recipe.
 """
@@ -105,7 +106,7 @@ def main() -> None:
         print(row_text(row))
     for name, counts in runs.items():
         print(name, counts or "not run: its library is not installed", file=sys.stderr)
-    if chosen.write:
+    if chosen.write and all(runs.values()):
         found = subprocess.run([chosen.python, "-c", VERSIONS], capture_output=True, check=True)
         document = {"machine": MACHINE, "versions": json.loads(found.stdout), "runs": runs}
         write(FOLDER / "results.json", {**document, "rows": rows})
