@@ -113,6 +113,16 @@ def test_a_study_that_fails_or_leaves_nothing_stops_no_other(checkout, command, 
     assert "not done: tried" in capsys.readouterr().out
 
 
+def test_what_runs_alone_begins_after_all_others_have_ended(checkout):
+    """Two that take a while, then one that would be cheapest: it writes when both have."""
+    word = f"{sys.executable} -c ''; touch {{out}}/results.json; echo %s >> runs/order"
+    slow = [Study(name=name, minutes=2, run=(f"sleep 1; {word % name}",)) for name in "ab"]
+    alone = Study(name="alone", minutes=1, run=(word % "alone",), alone=True)
+    assert running.run_stale([alone, *slow], jobs=2, budget=1) == 0
+    order = (checkout / "runs" / "order").read_text().split()
+    assert (sorted(order[:2]), order[2:]) == (["a", "b"], ["alone"])
+
+
 def test_rows_of_other_code_are_not_gone_on_with(checkout):
     """A failed run goes on in its folder; after a commit of code it begins anew."""
     row = f"{sys.executable} -c ''; echo row >> {{out}}/results.json"

@@ -8,5 +8,6 @@ stale when one of these files has another meaning now: comments, docstrings and 
 not count.
 
 Not noted: libraries that no line of `constraints.txt` pins, data outside the checkout, what
-processes read that may not write (a sandbox) or that start without `PYTHONPATH`.
+processes read that may not write (a sandbox) or that start without `PYTHONPATH`. CPU seconds lack
+those of processes that nobody waited for, such as sandboxed samplers that were ended.
 """

@@ -26,6 +26,7 @@ class Study:
     ``{out}`` in a command is a folder of its own below ``runs/``, ``{results}`` its folder in
     ``docs/studies/results/``, ``{envs}`` the environments of ``DPAUDIT_ENVS``. ``files`` are what
     the commands leave in either folder; ``minutes`` are of CPU, as they were measured.
+    What is ``alone`` has time limits or measures time, and runs beside no other study.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Study:
     environments: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     gpu: bool = False
+    alone: bool = False
 
     @property
     def results(self) -> Path:

@@ -24,7 +24,7 @@ _RUNNING: set[subprocess.Popen[bytes]] = set()
 
 
 def run_stale(studies: list[Study], *, jobs: int, budget: float) -> int:
-    """Run what is stale, cheapest first; 0 if all of it is fresh now, 1 otherwise.
+    """Run what is stale, cheapest first, those that run alone last; 0 if all is fresh now, else 1.
 
     A study that fails stops no other. What ``jobs`` processes have begun when ``budget`` hours of
     the clock are over goes on to its end; an interrupted run goes on with the same command, unless
@@ -46,18 +46,21 @@ def run_stale(studies: list[Study], *, jobs: int, budget: float) -> int:
     total = sum(study.minutes for study in able)
     print(f"{len(able)} of {len(studies)} studies are to be run: about {total:.0f} minutes of CPU")
     until = time.monotonic() + 3600 * budget
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            done = list(pool.map(lambda study: time.monotonic() < until and _run(study), able))
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(_RUNNING):
-                os.killpg(process.pid, signal.SIGTERM)
-            raise SystemExit("interrupted: the same command goes on") from None
-    left = [study.name for study, fine in zip(able, done, strict=True) if not fine]
+    left = []
+    for at_once, alone in ((jobs, False), (1, True)):
+        some = [study for study in able if study.alone == alone]
+        with ThreadPoolExecutor(at_once) as pool:
+            try:
+                done = list(pool.map(lambda study: time.monotonic() < until and _run(study), some))
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(_RUNNING):
+                    os.killpg(process.pid, signal.SIGTERM)
+                raise SystemExit("interrupted: the same command goes on") from None
+        left += [study.name for study, fine in zip(some, done, strict=True) if not fine]
     if left:
         print(f"not done: {', '.join(left)}")
-    return 0 if len(done) == len(waiting) and all(done) else 1
+    return int(bool(left) or len(able) < len(waiting))
 
 
 def _changed() -> str:
