@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and t
 .PHONY: help setup envs demo test check lint types doctests browser pages docs format slow wheels golden mutants portable bench gpu clean evidence evidence-status size
 
 help: ## What there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 setup: $(READY) ## Make .venv and install everything into it
 
