@@ -7,10 +7,11 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
+from dpaudit_studies.evidence import measured
 from evidence.code import git
 from evidence.plan import RESULTS, Study
 
-__all__ = ["changes", "measured"]
+__all__ = ["changes"]
 
 VERDICTS = (
     "verdict",
@@ -43,12 +44,6 @@ def changes(study: Study, since: str) -> Iterator[str]:
             if old.get(row) != new.get(row):
                 was, now = (" ".join(found.get(row, ["no row"])) for found in (old, new))
                 yield f"{study.name}: {row}: {was} → {now}"
-
-
-def measured(document: Any) -> Any:
-    """What a results file holds: of a report its data, and all of any other document."""
-    report = isinstance(document, dict) and str(document.get("schema", "")) == "dpaudit-report/2"
-    return document["data"] if report else document
 
 
 def _verdicts(document: Any) -> dict[str, list[str]]:

@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evidence.changes import measured
 from evidence.plan import RESULTS
+
+from dpaudit_studies.evidence import measured
 
 READ: set[str] = set()
 """The studies whose results were read since this was last cleared."""

@@ -16,7 +16,17 @@ from typing import Any
 from dpaudit.provenance import hardware
 from dpaudit.results.files import write_file
 
-__all__ = ["MACHINE", "RESULTS", "ROOT", "commit_of", "keyless", "options", "stored_rows", "write"]
+__all__ = [
+    "MACHINE",
+    "RESULTS",
+    "ROOT",
+    "commit_of",
+    "keyless",
+    "measured",
+    "options",
+    "stored_rows",
+    "write",
+]
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout."""
@@ -69,10 +79,16 @@ def _whole(text: str) -> int:
     return int(float(text))
 
 
+def measured(document: Any) -> Any:
+    """What a results file holds: of a report its data, and all of any other document."""
+    report = isinstance(document, dict) and str(document.get("schema", "")) == "dpaudit-report/2"
+    return document["data"] if report else document
+
+
 def stored_rows(name: str) -> list[dict[str, Any]]:
-    """The rows of a run in ``docs/studies/results/``: of the data of a report, or of a document."""
+    """The rows of a run in ``docs/studies/results/``."""
     found = json.loads((RESULTS / name / "results.json").read_text(encoding="utf-8"))
-    rows: list[dict[str, Any]] = found.get("data", found)["rows"]
+    rows: list[dict[str, Any]] = measured(found)["rows"]
     return rows
 
 
