@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -154,6 +155,13 @@ def test_what_is_missing_is_named_and_no_result_is_of_uncommitted_code(
     (checkout / "tool/used.py").write_text("")
     with pytest.raises(SystemExit, match=r"tool/used\.py: not committed"):
         running.run_stale([study()], jobs=1, budget=1)
+
+
+def test_outside_a_git_checkout_nothing_runs(checkout):
+    shutil.rmtree(checkout / ".git")
+    with pytest.raises(SystemExit, match="run this in a git checkout"):
+        running.run_stale([study()], jobs=1, budget=1)
+    assert not study().out.exists()
 
 
 def test_the_plan_has_every_folder_of_results_and_nothing_unknown():

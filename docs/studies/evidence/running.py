@@ -31,9 +31,16 @@ def run_stale(studies: list[Study], *, jobs: int, budget: float) -> int:
     the code has changed since.
 
     Raises:
-        SystemExit: the checkout has changes that no commit has.
+        SystemExit: this is no git checkout, or it has changes that no commit has.
     """
-    if changed := _changed():
+    try:
+        changed = _changed()
+    except (OSError, subprocess.CalledProcessError):
+        raise SystemExit(
+            f"{ROOT}: git cannot tell its state; as a result is of a commit, "
+            "run this in a git checkout"
+        ) from None
+    if changed:
         raise SystemExit(
             f"{changed.splitlines()[0].strip()}: not committed; a result is of a commit: "
             "commit, or put the changes away (docs/ and tables that studies write may differ)"
