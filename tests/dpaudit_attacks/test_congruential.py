@@ -11,6 +11,7 @@ from support.slow import partly
 
 from dpaudit.audit import audit_sampler
 from dpaudit.claims import Claim
+from dpaudit.numeric import generators
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.congruential.congruential import Congruential, lag_pairs
 from dpaudit_attacks.congruential.held_out import held_out
@@ -398,6 +399,24 @@ def test_values_of_another_law_name_no_generator(law):
     evidence = evidence_of(ANOTHER_LAW[law](np.random.default_rng(1)))
     assert evidence.p < 1e-15  # they fulfil relations, in any order
     assert (evidence.cause, evidence.harm) == ("", "law")
+
+
+@pytest.mark.parametrize("law", ["narrow", "shifted"])  # the others fulfil none in 512 values
+def test_few_values_of_another_law_name_no_generator(law):
+    evidence = evidence_of(ANOTHER_LAW[law](np.random.default_rng(1))[:512])
+    assert evidence.p < 1e-9
+    assert (evidence.cause, evidence.harm) == ("", "law")
+
+
+@pytest.mark.parametrize("size", [256, 512])
+def test_a_generator_is_named_by_few_windows(size):
+    """MRG32k3a has 24 coefficients: 4 held-out windows in 256 values, counted in many orders."""
+    rng = np.random.default_rng(1)
+    words = generators.mrg32k3a(rng.integers(1, 4_294_944_443, 6).astype(np.uint64))(size)
+    evidence = evidence_of(NORMAL((words + 0.5) / 4294967088))
+    assert evidence.p < 1e-9
+    assert evidence.cause == "MRG32k3a and the inverse distribution function"
+    assert evidence.details["windows"] == f"{size // 64} of {size // 64}"
 
 
 def test_an_audit_of_another_law_does_not_say_that_its_noise_can_be_computed():

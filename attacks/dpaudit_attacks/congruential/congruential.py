@@ -61,6 +61,8 @@ _CERTAIN = 1e-12  # a relation whose values are then predicted
 _UNUSUAL = 1e-6  # p-value below which a relation must need the order of the values
 _ERRORS = 4.0  # standard errors that are allowed for the hits in another order
 _REORDERED = 32  # relations that are counted in another order
+_ORDERS = 256  # at most, until so many held-out numbers are counted
+_ENOUGH = 1 << 10
 _KNOWN = "known generators"
 _PREDICTIONS = ("values", "lags", "states")  # parts whose held-out numbers are values
 _NEEDED = (("values needed", SEARCH.width),)  # once the generator is known
@@ -81,12 +83,18 @@ class _Hypothesis:
 
     @property
     def needs_order(self) -> bool:
-        """Whether far more held-out numbers are hits than of the same values in another order."""
+        """Whether far more held-out numbers are hits than of the same values in other orders."""
         if self.sequence is None or self.recount is None:
             return True
-        other, chance = self.recount(reordered(self.sequence)), self.counts.chance
-        if other.of:
-            rate = (other.hits + _ERRORS * math.sqrt(other.hits + 1)) / other.of
+        hits = of = 0
+        for order in range(_ORDERS):
+            other = self.recount(reordered(self.sequence, order))
+            hits, of = hits + other.hits, of + other.of
+            if of >= _ENOUGH or not of:
+                break
+        chance = self.counts.chance
+        if of:
+            rate = (hits + _ERRORS * math.sqrt(hits + 1)) / of
             chance = max(chance, min(1.0, rate))
         return float(scipy.special.bdtrc(self.counts.hits - 1, self.counts.of, chance)) < _UNUSUAL
 
@@ -119,7 +127,7 @@ class Congruential:
     Values of another law fulfil relations in any order: those far beyond the claimed law all have
     uniforms near 0, 1 or 1/2. Then p still counts against the claim, but a relation is named, and
     the noise called predictable, only if it has far more hits than the same values (of pairs: the
-    same pairs) in another order.
+    same pairs) in other orders, of which 256 are tried where windows are few.
 
     Not claimed: generators whose output is permuted, shuffled or decimated (PCG, ranlux), products
     at a distance, transforms that reject by other rules (ziggurat), linear ones over bits.

@@ -209,8 +209,8 @@ def predict(sequence: Sequence, model: Recurrence, counted: Sequence | None = No
     return held_out(errors[:part], others[part:])
 
 
-def reordered(sequence: Sequence) -> Sequence:
-    """The same uniforms, those of the second half in another order.
+def reordered(sequence: Sequence, order: int = 0) -> Sequence:
+    """The same uniforms, those of the second half in another order, by its number.
 
     The two of a pair stay together and at their place in a window, so what is left of a relation
     comes from the law of single values and pairs.
@@ -219,7 +219,7 @@ def reordered(sequence: Sequence) -> Sequence:
     width = 2 if step % 2 == 0 else 1
     start = _half(sequence)
     half = u[start : start + (len(u) - start) // step * step].reshape(-1, step // width, width)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(order)
     for place in range(half.shape[1]):
         half[:, place] = rng.permutation(half[:, place])
     return Sequence(sequence.transform, u, step)
