@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,7 +43,7 @@ def changes(study: Study, since: str) -> Iterator[str]:
         old, new = _verdicts(json.loads(before)), _verdicts(json.loads(path.read_text("utf-8")))
         for row in sorted(old.keys() | new.keys()):
             if old.get(row) != new.get(row):
-                was, now = (" ".join(found.get(row, ["no row"])) for found in (old, new))
+                was, now = (_counted(found.get(row, ["no row"])) for found in (old, new))
                 yield f"{study.name}: {row}: {was} → {now}"
 
 
@@ -61,6 +62,11 @@ def _verdicts(document: Any) -> dict[str, list[str]]:
         if said:
             found.setdefault(", ".join(str(row[key]) for key in keys), []).append(" ".join(said))
     return {name: sorted(said) for name, said in found.items()}
+
+
+def _counted(said: list[str]) -> str:
+    """Verdicts of rows of one name, each with how many rows have it."""
+    return ", ".join(f"{n} × {one}" if n > 1 else one for one, n in Counter(said).items())
 
 
 def _word(value: Any) -> str:
