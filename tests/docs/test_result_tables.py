@@ -157,7 +157,7 @@ def sentences() -> Iterator[tuple[str, str]]:
     shown = f"{interval(every['share'], digits=2)} report a finding"
     yield "README", f"Of {every['audits']:,} audits of honest noise at α = 0.05, {shown}"
     tried = {(row["library"], row["mechanism"]) for row in rows("libraries")}
-    libraries = {library.split()[0].removesuffix("-old") for library, _ in tried}
+    libraries = {library for library, _ in tried}
     yield "README", f"{len(tried)} mechanisms of {len(libraries)} libraries"
     tried = {row["name"]: row for row in rows("seeds")}
     whole = tried["torch on the CPU, a seed of 63 bits: all 2³²"]
@@ -251,12 +251,21 @@ def calibrated() -> Iterator[str]:
     yield f"by maker {min(shares):.1f} to {max(shares):.1f} %)"
 
 
+WORST_FIRST = ("broken", "leaks by its time", "not broken")
+
+
 def floating_point() -> Iterator[str]:
     held = [(row["repeats"] - row["exceeded"], row["repeats"]) for row in rows("controls")]
     yield f"In {sum(n for n, _ in held):,} of {sum(of for _, of in held):,}"
     yield from (f"{n} of {of}" for n, of in held if n < of)
     broken = [row["verdict"] in ("broken", "leaks by its time") for row in rows("floating-point")]
     yield f"{sum(broken)} of {len(broken)} rows succeed"
+    tried: dict[tuple[str, str], set[str]] = {}
+    for row in rows("libraries"):
+        tried.setdefault((row["library"], row["mechanism"]), set()).add(row["verdict"])
+    worst = [min(said, key=WORST_FIRST.index) for said in tried.values()]
+    yield f"{worst.count('broken')} are broken and {worst.count('leaks by its time')} leaks by its"
+    yield f"of {len(tried)} mechanisms of {len({library for library, _ in tried})} libraries"
     case = "numpy:laplace laplace-support:sampler=numpy"
     (laplace,) = (row for row in rows("libraries") if row["case"] == case)
     yield f"numpy's Laplace gives {100 * laplace['success']['value']:.1f} %"
