@@ -156,9 +156,7 @@ def sentences() -> Iterator[tuple[str, str]]:
     every = rows("calibrate")[-1]
     shown = f"{interval(every['share'], digits=2)} report a finding"
     yield "README", f"Of {every['audits']:,} audits of honest noise at α = 0.05, {shown}"
-    tried = {(row["library"], row["mechanism"]) for row in rows("libraries")}
-    libraries = {library for library, _ in tried}
-    yield "README", f"{len(tried)} mechanisms of {len(libraries)} libraries"
+    yield from ((page, libraries()) for page in ("README", "floating_point"))
     tried = {row["name"]: row for row in rows("seeds")}
     whole = tried["torch on the CPU, a seed of 63 bits: all 2³²"]
     assert whole["tries"] == 2**32
@@ -251,6 +249,11 @@ def calibrated() -> Iterator[str]:
     yield f"by maker {min(shares):.1f} to {max(shares):.1f} %)"
 
 
+def libraries() -> str:
+    tried = {(row["library"], row["mechanism"]) for row in rows("libraries")}
+    return f"{len(tried)} mechanisms of {len({library for library, _ in tried})} libraries"
+
+
 WORST_FIRST = ("broken", "leaks by its time", "not broken")
 
 
@@ -265,7 +268,6 @@ def floating_point() -> Iterator[str]:
         tried.setdefault((row["library"], row["mechanism"]), set()).add(row["verdict"])
     worst = [min(said, key=WORST_FIRST.index) for said in tried.values()]
     yield f"{worst.count('broken')} are broken and {worst.count('leaks by its time')} leaks by its"
-    yield f"of {len(tried)} mechanisms of {len({library for library, _ in tried})} libraries"
     case = "numpy:laplace laplace-support:sampler=numpy"
     (laplace,) = (row for row in rows("libraries") if row["case"] == case)
     yield f"numpy's Laplace gives {100 * laplace['success']['value']:.1f} %"
