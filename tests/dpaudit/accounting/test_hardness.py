@@ -212,6 +212,13 @@ def test_where_it_was_found_the_estimate_says_so():
             assert 1 / 3 < cell.estimated_seconds / cell.seconds < 3
 
 
+@pytest.mark.parametrize("name", evidence.RUNS)
+def test_a_run_says_which_reducer_it_measures(name):
+    """What is installed would decide otherwise, and the table names fpylll."""
+    cases = tomllib.loads((SPECS / f"{name}.toml").read_text("utf-8"))["grid"]["case"]
+    assert {case["by"] for case in cases} == {"fpylll"}
+
+
 def test_constants_and_table_are_those_of_the_benchmark():
     table = ROOT / "dpaudit" / "accounting" / "hardness.csv"
     assert evidence.table(measured()) == table.read_text("utf-8")
