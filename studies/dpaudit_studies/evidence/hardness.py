@@ -48,11 +48,11 @@ _PAPER: tuple[tuple[str, str, int, tuple[str, ...], tuple[float, ...]], ...] = (
 
 
 def from_results(names: Sequence[str] = (*RUNS, FRONTIER)) -> Iterator[Measured]:
-    """The cells of the committed runs; of keyless-frontier those with β told, by their CPU time."""
+    """The found cells of the committed runs; of keyless-frontier with β told, by their CPU time."""
     for name in names:
         far = name == FRONTIER
         for row in stored_rows(name):
-            if far and not (row["told"] and row["found"]["value"]):
+            if not (row["told"] and row["found"]["value"]):
                 continue
             yield Measured(
                 dim=row["d"],
