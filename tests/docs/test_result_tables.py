@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import scipy
+import scipy.special
+import scipy.stats
 from evidence.code import ROOT
 from result_tables import MARKED, PAGES, TABLES, audits, written, wrong_rows
 from result_tables.audits import zoo_whole
@@ -205,6 +206,25 @@ def topdown() -> Iterator[str]:
     (row,) = (row for row in rows("topdown") if setting.items() <= row.items())
     for way in ("measured", "summed", "tables"):
         yield "{value:.3g} [{low:.3g}, {high:.3g}]".format(**row[way])
+    attacked = {(row["noise"], row["view"], row["epsilon"]): row for row in rows("topdown-attack")}
+
+    def at(noise: str, view: str, epsilon: float, *, key: str = "which") -> str:
+        return interval(attacked[noise, view, epsilon][key], digits=0)
+
+    honest, flawed = "honest: discrete Gaussian", "Box-Muller in float32, rounded"
+    views, epsilons = ("measurements", "tables"), (17.14, 4.0, 1.0)
+    large, small = ([at(honest, view, epsilon) for view in views] for epsilon in (17.14, 1.0))
+    yield f"{large[0]} from measurements, {large[1]} from tables. At ε = 1: {' and '.join(small)}."
+    read = [at("seed in published cells", "tables", epsilon, key="read") for epsilon in epsilons]
+    yield f"{read[0]} of counties at ε = 17.14, {read[1]} at ε = 4, {read[2]} at ε = 1"
+    right = (
+        [round(60 * attacked[noise, view, epsilon][key]["value"]) for noise in (honest, flawed)]
+        for view in views
+        for epsilon in epsilons
+        for key in ("which", "count")
+    )
+    tests = [scipy.stats.fisher_exact([pair, [60 - r for r in pair]]).pvalue for pair in right]
+    yield f"{len(tests)} comparisons; the smallest p is {min(tests):.2f}"
 
 
 INTERVALS = {  # pages on which every share outside tables is one of these results
