@@ -348,6 +348,19 @@ def test_a_number_in_a_sentence(page: str, words: str) -> None:
     assert words in text_of(page)
 
 
+def test_steps_until_a_training_bug_is_found_are_as_printed():
+    printed = (ROOT / "docs/studies/results/training-bugs/sequential.txt").read_text("utf-8")
+    cells = [line.split(" | ") for line in printed.splitlines() if line.startswith("| ")]
+    numpy, mnist = (
+        {row[0]: row[1] for row in cells[half] if row[0] != "| bug"}
+        for half in (slice(len(cells) // 2), slice(len(cells) // 2, None))
+    )
+    assert len(numpy) == len(mnist) == 14
+    page = (ROOT / "docs/audit-your-training.md").read_text("utf-8")
+    for bug, steps in numpy.items():
+        assert f"{bug} | {steps} | {mnist[bug]} |\n" in page
+
+
 SEEDS = {
     "README": ("zoo", "peers"),
     "blackbox": ("zoo", "zoo-unseen", "calibrate", "frontier"),
