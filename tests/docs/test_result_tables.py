@@ -19,8 +19,9 @@ from result_tables.defences import costs, mitigations, submissions
 from result_tables.pancake import difference
 from result_tables.reading import interval, results, rows
 
-from dpaudit.accounting.hardness import measured
+from dpaudit.accounting.hardness import FITTED, measured
 from dpaudit_studies.evidence import peers_tables
+from dpaudit_studies.evidence.hardness import fitted_to, off_by
 from dpaudit_studies.real_samplers import CASES
 
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PAGES}
@@ -217,13 +218,14 @@ def topdown() -> Iterator[str]:
     yield f"{large[0]} from measurements, {large[1]} from tables. At ε = 1: {' and '.join(small)}."
     read = [at("seed in published cells", "tables", epsilon, key="read") for epsilon in epsilons]
     yield f"{read[0]} of counties at ε = 17.14, {read[1]} at ε = 4, {read[2]} at ε = 1"
+    runs = attacked[honest, "tables", 1.0]["trials"]
     right = (
-        [round(60 * attacked[noise, view, epsilon][key]["value"]) for noise in (honest, flawed)]
+        [round(runs * attacked[noise, view, epsilon][key]["value"]) for noise in (honest, flawed)]
         for view in views
         for epsilon in epsilons
         for key in ("which", "count")
     )
-    tests = [scipy.stats.fisher_exact([pair, [60 - r for r in pair]]).pvalue for pair in right]
+    tests = [scipy.stats.fisher_exact([pair, [runs - r for r in pair]]).pvalue for pair in right]
     yield f"{len(tests)} comparisons; the smallest p is {min(tests):.2f}"
 
 
@@ -296,11 +298,9 @@ def floating_point() -> Iterator[str]:
 def keyless() -> Iterator[str]:
     off = [c.block - c.estimated_block for c in measured() if c.found and c.estimated_block >= 30]
     yield f"differs by −{-min(off)} to +{max(off)}, median {statistics.median(off):g}."
-    for reducer in ("fpylll", "BLASter"):
-        cells = [c for c in measured() if c.reducer == reducer and c.source != "elsewhere"]
-        cells = [c for c in cells if c.clock == "wall" or c.seconds >= 1]  # as fitted
-        logs = [math.log(c.estimated_seconds / c.seconds) for c in cells]
-        factor = math.exp(math.sqrt(statistics.fmean(x * x for x in logs)))
+    for reducer, (first, second, _) in FITTED.items():
+        cells = fitted_to([c for c in measured() if c.reducer == reducer])
+        factor = off_by(cells, first, second)
         yield f"{factor:.1f} for {reducer}"
     lost = [str(c.estimated_block) for c in measured() if not c.found]
     yield f"estimates of {' and '.join(sorted(lost))}"

@@ -226,15 +226,9 @@ def test_constants_and_table_are_those_of_the_benchmark():
     assert of_runs == set(evidence.from_results(evidence.RUNS))
     for reducer, (first, second, _) in hardness.FITTED.items():
         cells = evidence.fitted_to([cell for cell in measured() if cell.reducer == reducer])
-        best = off_by(cells, *evidence.fit(cells))
-        assert best <= off_by(cells, first, second) < 1.1 * best  # kept while so close
-        assert off_by(cells, 2 * first, 2 * second) > 1.1 * best
-
-
-def off_by(cells, first, second):
-    """The factor that modelled seconds are off by (root mean square of its logarithm)."""
-    logs = [math.log(evidence.modelled(cell, first, second) / cell.seconds) for cell in cells]
-    return math.exp(math.sqrt(sum(log * log for log in logs) / len(logs)))
+        best = evidence.off_by(cells, *evidence.fit(cells))
+        assert best <= evidence.off_by(cells, first, second) < 1.1 * best  # kept while so close
+        assert evidence.off_by(cells, 2 * first, 2 * second) > 1.1 * best
 
 
 @pytest.mark.parametrize(
