@@ -70,13 +70,13 @@ class Case:
 
 CASES = (
     Case("dpmm-mst-public", "dpmm MST, structure from public data (`fit(…, public=True)`)", 1.0,
-         60_000),
-    Case("dpmm-aim-rounds", "dpmm AIM, `rounds=1`, one column", 0.99, 50_000),
+         30_000),
+    Case("dpmm-aim-rounds", "dpmm AIM, `rounds=1`, one column", 0.99, 25_000),
     Case("dpmm-aim", "dpmm AIM, rounds by default, one column", 0.9 + 0.09 / 16, 4_000),
     Case("dpmm-mst", "dpmm MST, one column", 1 / 3, 3_000),
     Case("dpmm-aim-overspent", "dpmm AIM, `rounds=1`, four columns", 3.6, 3_000),
     Case("pgm-mst", "mbi MST, two columns", 2 / 3, 60),
-    Case("pgm-aim", "mbi AIM, two columns", 0.9 + 0.09 / 16, 600),  # 20 at first: see the page
+    Case("pgm-aim", "mbi AIM, two columns", 0.9 + 0.09 / 16, 600),
     Case("smartnoise-mst", "SmartNoise MST, two columns", None, 20),
     Case("smartnoise-aim", "SmartNoise AIM, two columns", 0.9 + 0.09 / 16, 20),
 )  # fmt: skip

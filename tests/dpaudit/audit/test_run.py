@@ -68,7 +68,7 @@ def test_family_wise_error():
     """20 audits of honest noise at α = 0.05.
 
     Fails from 6 findings on, which a level of 0.5 gives in 98 of 100 cases. Without any correction
-    for 19 tests the level is about 0.6. ``make evidence ONLY=calibrate`` makes 2,100 audits.
+    for 19 tests the level is about 0.6. ``make evidence ONLY=calibrate`` makes 1,200 audits.
     """
     results = (
         audit(noise(seed=(1000 + i, 2311)), seed=str(i), samples=20_000, alpha=0.05)
