@@ -59,6 +59,7 @@ LOOSE = {  # facts that count or measure rounding errors, which other processors
 }
 VOLATILE = ("seconds", "slowest", "parties", "provenance", "memory", "advice")
 VOLATILE += ("harm", "topic", "component", "plugin")  # words and code, not results
+VOLATILE += ("sp800_22",)  # by a package that is optional
 Facts = dict[str, Any]
 
 
