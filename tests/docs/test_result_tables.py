@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import scipy.special
 import scipy.stats
 from evidence.code import ROOT
 from result_tables import MARKED, PAGES, TABLES, audits, written, wrong_rows
@@ -20,6 +19,7 @@ from result_tables.pancake import difference
 from result_tables.reading import interval, results, rows
 
 from dpaudit.accounting.hardness import FITTED, measured
+from dpaudit.stats import clopper_pearson
 from dpaudit_studies.evidence import peers_tables
 from dpaudit_studies.evidence.hardness import fitted_to, off_by
 from dpaudit_studies.real_samplers import CASES
@@ -318,9 +318,10 @@ def real() -> Iterator[str]:
     right = rows("real-samplers-right")
     assert not {row["verdict"] for row in (*rows("real-samplers"), *right)} - VERDICTS
     false = sum(row["found"] for row in right)
-    high = float(scipy.special.betaincinv(false + 1, len(right) - false, 0.975))
-    yield f"{len(right)} audits of thirty"
-    yield f"{false} findings, 0 % [0.0, {100 * high:.1f}]"
+    share = clopper_pearson(false, len(right))
+    low, high = 100 * share.low, 100 * share.high
+    yield f"{len(right)} audits of {len({row['sampler'] for row in right})} samplers"
+    yield f"{false} findings, {100 * false / len(right):.2f} % [{low:.2f}, {high:.2f}]"
 
 
 def unseen() -> Iterator[str]:
