@@ -147,8 +147,8 @@ def test_what_is_missing_is_named_and_no_result_is_of_uncommitted_code(
     (checkout / "runs/half-made/bin/python").touch()
     lacking = study(**{kind: (name,) for kind, name in lacks.items()})
     assert running.run_stale([lacking], jobs=1, budget=1) == 1
-    needs = "no-such-program, module no_such, variable NO_SUCH, environment half-made"
-    needs += ", no.npz in DPAUDIT_DATA"
+    needs = "no-such-program, module no_such, variable NO_SUCH, environment half-made (half made: "
+    needs += "make envs goes on), no.npz in DPAUDIT_DATA"
     assert f"left out: needs {needs}" in capsys.readouterr().out
     assert status([lacking]) == 1
     assert f"(needs {needs})" in capsys.readouterr().out

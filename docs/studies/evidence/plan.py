@@ -67,11 +67,13 @@ class Study:
         yield from (f"module {one}" for one in self.modules if not importlib.util.find_spec(one))
         yield from (f"variable {name}" for name in self.variables if not os.environ.get(name))
         for name in self.environments:
-            if not (_environments() / name / ".ready").exists():
-                yield f"environment {name}"
-        folder = os.environ.get("DPAUDIT_DATA", "")
-        for name in self.data if folder else ():
-            if not Path(folder, name).exists():
+            folder = _environments() / name
+            if not (folder / ".ready").exists():
+                begun = " (half made: make envs goes on)" if folder.exists() else ""
+                yield f"environment {name}{begun}"
+        data = os.environ.get("DPAUDIT_DATA", "")
+        for name in self.data if data else ():
+            if not Path(data, name).exists():
                 yield f"{name} in DPAUDIT_DATA"
 
 
