@@ -13,6 +13,7 @@ import pytest
 import scipy.stats
 from evidence.code import ROOT
 from result_tables import MARKED, PAGES, TABLES, audits, written, wrong_rows
+from result_tables import sequential as bets
 from result_tables.audits import zoo_whole
 from result_tables.defences import costs, mitigations, submissions
 from result_tables.pancake import difference
@@ -149,6 +150,7 @@ def sentences() -> Iterator[tuple[str, str]]:
         ("floating_point", floating_point()),
         ("keyless", keyless()),
         ("topdown", topdown()),
+        ("sequential", sequential()),
     ):
         yield from ((page, words) for words in found)
     public = [row for row in rows("recipes") if row["default"].startswith("yes")]
@@ -269,6 +271,28 @@ def calibrated() -> Iterator[str]:
     yield f"{every['findings']} end in a finding, {value:.2f} % ["
     yield f"[{low:.2f}, {high:.2f}] (Clopper–Pearson"
     yield f"by maker {min(shares):.1f} to {max(shares):.1f} %)"
+
+
+def sequential() -> Iterator[str]:
+    """Releases of half of all streams, the price of stopping, and a true claim contradicted."""
+    half, published = (
+        [cell.split(" / ")[0].strip() for cell in list(table())[-1].split("|")[2:5]]
+        for table in (bets.until, bets.small)
+    )
+    yield f"are contradicted within {half[0]} releases"
+    yield f"at ε = 0.1, {published[0]} releases for {published[2]}"
+    streams = len(results("sequential", "until.json")["rows"][0]["ours"]["0.01"])
+    yield f"{streams} streams of at most 20,000 releases"
+    yield f"seeds 1 to {streams})"
+    bounds = [row for row in results("sequential", "price.json")["rows"] if row["fixed"]]
+    ratio = statistics.median(row["bets"] / row["fixed"] for row in bounds)
+    yield f"a median ratio of bounds of {ratio:.2f}"
+    printed = (ROOT / "docs/studies/results/sequential/type1.txt").read_text("utf-8")
+    wrong = re.findall(r"(\d+) of 10,000: ([\d.]+)% \[([\d.]+)%, ([\d.]+)%\]", printed)
+    assert len(wrong) == 3
+    for count, share, low, high in wrong:
+        yield f"- {count} of 10,000 "
+        yield f": {share} % [{low}, {high}]"
 
 
 def libraries() -> str:
