@@ -1,6 +1,6 @@
 """The detectability map in the package, from a run that measured it.
 
-`dpaudit run frontier --out runs/frontier` (an hour), then `python -m
+`dpaudit run frontier --out runs/frontier` (20 minutes), then `python -m
 dpaudit_studies.evidence.frontier --run runs/frontier`: writes dpaudit/audit/frontier.csv.
 """
 
