@@ -342,10 +342,10 @@ def real() -> Iterator[str]:
     right = rows("real-samplers-right")
     assert not {row["verdict"] for row in (*rows("real-samplers"), *right)} - VERDICTS
     false = sum(row["found"] for row in right)
-    share = clopper_pearson(false, len(right))
-    low, high = 100 * share.low, 100 * share.high
+    ends = clopper_pearson(false, len(right))
+    share = {"value": false / len(right), "low": ends.low, "high": ends.high}
     yield f"{len(right)} audits of {len({row['sampler'] for row in right})} samplers"
-    yield f"{false} findings, {100 * false / len(right):.2f} % [{low:.2f}, {high:.2f}]"
+    yield f"{false} findings, {interval(share, digits=2)}"
 
 
 def unseen() -> Iterator[str]:
